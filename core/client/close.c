@@ -116,6 +116,20 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
+/* Nobody is in the stack any more. A thread that had stood still there may have left cancels behind, or answers of which requests
+ * came that nobody has canceled; and what ends an acquire may begin a release. The modules get all of that before they are closed:
+ * every op is completed or canceled by then (driver.h). */
+static void cancel_rest(struct client *client)
+{
+    enum { ROUNDS = 3 };
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_mutex_lock(&client->locks.lock);
+        claims_abandon_locked(&client->locks);
+        locks_unlock(&client->locks, START_DETACHED);
+        pump_kick(&client->pump);
+    }
+}
+
 /* Closes the modules when no thread is in them and no call on the client is in flight, and gives back their reference.
  * False: a thread is stuck there, or a call has not returned. */
 static bool close_stack(struct client *client, int64_t until_ns)
@@ -135,6 +149,7 @@ static bool close_stack(struct client *client, int64_t until_ns)
     bool stopped = pump_stop(&client->pump, stop_ns);
     if (!left || !watched || !stopped)
         return false;
+    cancel_rest(client);
     link_end(&client->locks.witness, client->locks.area.in_use == 0);
     area_drop(&client->locks.area);
     loader_close_all(&client->loader);

@@ -86,6 +86,57 @@ static void stuck_with_the_close(void)
     go_on(10);
 }
 
+static void (*sim_close)(void *ctx);
+static size_t left_at_the_close;
+
+static void look_and_close(void *ctx)
+{
+    left_at_the_close = sim->outstanding();
+    sim_close(ctx);
+}
+
+static bool given_up(void *argument)
+{
+    struct locks *locks = argument;
+    pthread_mutex_lock(&locks->lock);
+    bool is = locks->abandoning;
+    pthread_mutex_unlock(&locks->lock);
+    return is;
+}
+
+static void *let_go_late(void *argument)
+{
+    CU_ASSERT(test_poll(given_up, argument, TEST_PATIENCE_MS));
+    for (int i = 0; i < 10; i++)
+        sem_post(&go);
+    return NULL;
+}
+
+/* The driver comes back, and has the name, when the close has canceled what there was. The release that follows is not
+ * answered, and the driver is not closed with it: it is canceled too. */
+static void test_comes_back_late(void)
+{
+    struct caller caller;
+    pthread_t late;
+    rig_open_real(&rig, CONFIG);
+    stand_still();
+    sim_close = rig.client->top->module.close;
+    rig.client->top->module.close = look_and_close;
+    left_at_the_close = 1000;
+    SCRIPT(.kinds = OP(RELEASE), .fate = SIM_SILENT);
+    caller = (struct caller){.client = rig.handle};
+    pthread_create(&caller.thread, NULL, wait_for_a, &caller);
+    while (sem_wait(&stuck) != 0)
+        continue;
+    pthread_create(&late, NULL, let_go_late, &rig.client->locks);
+    close_in_time(MORTISE_UNREACHABLE);
+    pthread_join(late, NULL);
+    pthread_join(caller.thread, NULL);
+    CU_ASSERT_EQUAL(sim->count(MORTISE_OP_RELEASE), 1);
+    CU_ASSERT_EQUAL(left_at_the_close, 0);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
 static void close_inside(mortise_lease *lease, mortise_lease_state state, void *user_data)
 {
     (void)lease;
@@ -333,6 +384,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"R9: the driver never answers", test_never_answers},
         {"R9: it is stuck with a caller", test_stuck_with_a_caller},
+        {"R9: it comes back late", test_comes_back_late},
         {"R9: it is stuck with the close", test_stuck_with_the_close},
         {"R9: it is stuck with a dispatcher", test_stuck_with_a_dispatcher},
         {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
