@@ -35,8 +35,9 @@ static const char help[] =
     "after the lock is lost. MORTISE_TOKENS has the tokens of all names, in their order.\n"
     "\n"
     "Exit code: the code of COMMAND; 128+N if signal N ended it or the wait; 75 not acquired in\n"
-    "time; 76 lock lost; 69 backend unreachable; 78 config; 64 usage; 126 not executable;\n"
-    "127 not found.\n";
+    "time, or held by the run that started this one (or CODE); 76 lock lost; 69 backend\n"
+    "unreachable; 78 config; 64 usage; 70 internal error; 71 out of memory, or no process could\n"
+    "be started; 126 not executable; 127 not found.\n";
 
 enum {
     OPTION_TTL = OPTION_PRIVATE,

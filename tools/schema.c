@@ -18,8 +18,9 @@
 
 static const char schema_help[] =
     "Usage: mortise schema NAME\n"
-    "Prints the statements that create what the driver NAME needs in its database (postgres: the\n"
-    "table). Use them if the driver's role may not create it: mortise schema postgres | psql …\n"
+    "Prints the statements that create what the driver NAME needs in its database (postgres,\n"
+    "mysql: the tables). Use them if the driver's role may not create these:\n"
+    "mortise schema postgres | psql …\n"
     "\n"
     "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
     "\n"
@@ -78,14 +79,18 @@ static int exec_failed(const char *command, const char *program)
 
 int command_bench(int argc, char **argv)
 {
-    static char name[] = "mortise-bench";
+    static char name[] = "mortise-bench", dash_c[] = "-C";
+    char **const words = must_have(calloc((size_t)argc + 3, sizeof *words)), **next = words;
 
-    (void)argc;
-    if (config_where != NULL)
-        setenv("MORTISE_CONFIG", config_where, 1);
-    argv[0] = name;
-    exec_beside(name, argv);
-    execvp(name, argv);
+    /* It reads no MORTISE_CONFIG: what it measures must be named. */
+    *next++ = name;
+    if (config_where != NULL) {
+        *next++ = dash_c;
+        *next++ = must_have(strdup(config_where));
+    }
+    memcpy(next, argv + 1, (size_t)argc * sizeof *argv); /* with the NULL at the end */
+    exec_beside(name, words);
+    execvp(name, words);
     return exec_failed("bench", name);
 }
 

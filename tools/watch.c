@@ -36,7 +36,7 @@ static const char help[] =
     "leases share a lock, the line names the oldest, and the events joined and left say that the\n"
     "number has changed.\n"
     "\n"
-    "      --interval TIME       how often to ask the backend (1s)\n"
+    "      --interval TIME       how often to ask the backend (1s; 50ms to 1h)\n"
     "      --json                print one object per line for each change\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"

@@ -70,8 +70,8 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
                             .help = "how long closing waits for releases and callbacks"},
     [CORE_REQUIRE] = {.key = "require",
                       .type = MORTISE_OPTION_TEXT,
-                      .help = "capabilities that a client needs to open, as a list: "
-                              "fencing, fair, quorum"},
+                      .help = "capabilities that a client needs to open, as a list, for example: "
+                              "fencing, durable"},
     [CORE_OBSERVE] = {.key = "observe",
                       .type = MORTISE_OPTION_TEXT,
                       .help = "observer modules that get every event, as a list of sections"},

@@ -23,8 +23,8 @@
 static const char help[] =
     "Usage: mortise serve [--listen HOST:PORT] [--token-file FILE] [--interval TIME] [PREFIX]\n"
     "Serves a read-only web page of the held locks whose names begin with PREFIX: who holds them,\n"
-    "for how long, how many wait. Runs in the foreground until TERM or INT. The page cannot break\n"
-    "a lock.\n"
+    "for how long, how many wait. Runs in the foreground until TERM, INT or HUP. The page cannot\n"
+    "break a lock.\n"
     "\n"
     "      --listen HOST:PORT    listen there (127.0.0.1:9750). A socket from systemd\n"
     "                            (LISTEN_FDS) is used instead\n"
