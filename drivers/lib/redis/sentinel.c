@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHANNEL "+switch-master"
+#define SWITCHES "+switch-master"
 
 /* ---- asking --------------------------------------------------------------------------------------------- */
 
@@ -119,7 +119,7 @@ static void up(struct link *link, void *owner)
     (void)owner;
     link_command(link, 2);
     link_text(link, "SUBSCRIBE");
-    link_text(link, CHANNEL);
+    link_text(link, SWITCHES);
 }
 
 /* "name old-host old-port new-host new-port" */
@@ -144,7 +144,7 @@ static void refused(struct primary *primary, const redisReply *reply)
     primary->refusals = primary->count;
     if (!primary->deaf)
         primary->host->log(primary->host, 4,
-                           "%s: subscribing to " CHANNEL
+                           "%s: subscribing to " SWITCHES
                            " is refused; a switch is noticed when the old primary fails to answer",
                            fault.text);
     primary->deaf = true;
