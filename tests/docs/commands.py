@@ -11,7 +11,7 @@ import sys
 tree = sys.argv[1]
 home = os.path.join(tree, "home")
 environment = {"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
-               "LANG": "C.UTF-8"}
+               "USER": "root", "LANG": "C.UTF-8"}
 LEFT_OUT = {"(cd build-quickstart && cpack)"}
 STEPS = {
     "sh examples/quickstart.sh": r"(?s)2000 of 2000.*only one of us at a time$",
@@ -20,7 +20,7 @@ STEPS = {
     "mortise run -n nightly -- backup.sh": r"^backed up$",
     "mortise run --permits 4 job -- backup.sh": r"^backed up$",
     "mortise status nightly": r"^nightly\tfree",
-    "mortise check": r"(?s)/var/lib/mortise/locks\.db",
+    "mortise check": r"(?s)/srv/mortise/locks\.db",
 }
 
 
@@ -56,11 +56,9 @@ def with_redis(check):
 
 
 def config(text):
-    """At the system's place, without a word on the command line. What was locked before, without a config, made the
-    directory that this one asks its reader to make."""
+    """At the system's place, without a word on the command line."""
     write("/etc/mortise/mortise.conf", text)
-    shutil.rmtree("/var/lib/mortise")
-    run(re.search(r"(?m); (sudo mkdir .*)$", text).group(1), "")
+    run(re.search(r"(?m); (sudo install .*)$", text).group(1), "")
     run("mortise check", r"(?s)/etc/mortise/mortise\.conf.*SQLite")
     run("mortise run nightly -- true && test -s " + re.search(r"(?m)^path = (\S*)", text).group(1), "")
 
@@ -90,7 +88,7 @@ write(os.path.join(home, "cc"), '#!/bin/sh\nexec /usr/bin/cc "$@" -O0 -g0\n', 0o
 write(os.path.join(home, "backup.sh"), "#!/bin/sh\necho backed up\n", 0o755)
 found = shutil.which("mortise", path=environment["PATH"])
 assert not found, f"{found} is there already: nothing would be proved"
-for folder in ("/etc/mortise", "/var/lib/mortise"):
+for folder in ("/etc/mortise", "/srv/mortise", "/var/lib/mortise"):
     shutil.rmtree(folder, ignore_errors=True)
 done = []
 for language, text in blocks(readme):

@@ -100,7 +100,7 @@ def check_config(page):
     block, = blocks(page, "ini")
     diff, = blocks(page, "diff")
     check_change(block, diff)
-    config = block.replace("/var/lib/mortise/", work + "/")
+    config = block.replace("/srv/mortise/", work + "/")
     ran = run("mortise", "-C", write("mortise.conf", config), "check")
     check(config != block and ran.returncode == 0, f"the config is refused: {ran.stdout}")
     told = re.search(r"`mortise\.conf:(\d+: \[sqlite\] unknown key \"pth\".*?)`", page).group(1)
