@@ -24,6 +24,11 @@
  *   another node's, the q-th                            -         COMPLETE                   -
  *   another node's, after that                          -         -                          COMPLETE
  *
+ * An incomplete release may be none: with a node that does not count for a while (node.h), a try may fail before it has seen
+ * who has the lock, and its undo is announced by the nodes where the holder has no vote. Each waiter that tries then, in vain,
+ * would call the others the same way, without end. So if q nodes name the holder after such a message, the next one has to wait
+ * twice as long, until a release is complete or this client has the lock.
+ *
  * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
  * that the lock had. A waiter that has heard fewer lets that one go first, a step of time for each release. Without this
  * the waiter that hears first would have all votes before the others ask, each time. If tries were split lately, every
@@ -41,6 +46,7 @@
 
 #define STRAGGLER_NS                                                                               \
     (INT64_C(3) * NS_PER_MS)                 /* how long the other nodes' messages are waited for */
+#define ALARMS_MAX 5                         /* doubles it so many times at most */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
 #define STEP_TRIPS 4 /* a step is as long as a release, its messages and a vote take */
 #define STEPS_MAX 8  /* how many steps a waiter lets others go first */
@@ -64,6 +70,7 @@ struct watched {
     int64_t began_ns; /* the first message of this release */
     char mark;        /* the largest that its messages brought */
     unsigned vain;    /* releases heard since it had the lock, or began to wait */
+    unsigned alarms;  /* tries in vain after incomplete releases, ALARMS_MAX at most */
     int64_t due_ns;   /* when the core is notified */
     /* This client has the lock, or has just released it: its next caller asks nothing until then, or until the core is
      * notified. */
@@ -207,13 +214,14 @@ static void heard(struct driver *driver, struct watched *watched, unsigned node,
         watched->began_ns = now;
         watched->mark = MARK;
         watched->vain++;
-        notify_by(driver, watched, now + STRAGGLER_NS);
+        notify_by(driver, watched, now + (STRAGGLER_NS << watched->alarms));
     }
     watched->heard[node] = true;
     watched->mark = mark > watched->mark ? mark : watched->mark;
     if (watched->release == RELEASE_COMPLETE || count_heard(driver, watched) < driver->quorum)
         return;
     watched->release = RELEASE_COMPLETE;
+    watched->alarms = 0;
     notify_at(driver, watched, now + turn_ns(driver, watched));
 }
 
@@ -225,9 +233,17 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len, in
     struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
         return;
-    watched->vain = 0;
+    watched->vain = watched->alarms = 0;
     watched->quiet_until_ns = until_ns;
     watched->held_since_ns = now_of(driver);
+}
+
+/* After an incomplete release the call was vain. */
+void pubsub_refused(struct driver *driver, const char *name, size_t name_len)
+{
+    struct watched *watched = find_name(driver, name, name_len);
+    if (watched != NULL && watched->release == RELEASE_PARTIAL && watched->alarms < ALARMS_MAX)
+        watched->alarms++;
 }
 
 /* If the lock had no mark, no message comes: then the core is notified by time. */
