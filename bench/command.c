@@ -118,15 +118,16 @@ int main(int argc, char **argv)
     struct words with_bare = make_words((const char *[]){self, "--bare", database, NULL});
     struct words with_run =
         make_words((const char *[]){command, "-C", url, "run", "x", "--", "true", NULL});
-    struct bench_series *flock = bench_series("flock", "flock FILE true", "us");
-    struct bench_series *open = bench_series("bare_open", "a bare open and cycle of SQLite", "us");
-    struct bench_series *run = bench_series("run", "mortise run x -- true", "us");
+    struct bench_series *flock = bench_new_series("flock", "flock FILE true", "us");
+    struct bench_series *open =
+        bench_new_series("bare_open", "a bare open and cycle of SQLite", "us");
+    struct bench_series *run = bench_new_series("run", "mortise run x -- true", "us");
     struct bench_case cases[] = {
         {.series = flock, .measure = us_per_process, .loop = spawn_each, .context = &with_flock},
         {.series = open, .measure = us_per_process, .loop = spawn_each, .context = &with_bare},
         {.series = run, .measure = us_per_process, .loop = spawn_each, .context = &with_run}};
     bench_rounds(cases, sizeof(cases) / sizeof(cases[0]));
-    struct bench_series *both = bench_series("floor", "the first two together", "us");
+    struct bench_series *both = bench_new_series("floor", "the first two together", "us");
     add_sum(both, flock, open);
     bench_check("run_over_floor", "mortise run / (flock + bare open and cycle)", run, both,
                 BENCH_AT_MOST, 1.5);

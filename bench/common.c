@@ -133,7 +133,7 @@ void bench_begin(int argc, char **argv, const char *name, const char *title, dou
 
 /* ---- series ---- */
 
-struct bench_series *bench_series(const char *key, const char *label, const char *unit)
+struct bench_series *bench_new_series(const char *key, const char *label, const char *unit)
 {
     if (report.series_count == SERIES_MAX)
         bench_die("more than %d series", SERIES_MAX);

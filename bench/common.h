@@ -50,7 +50,7 @@ struct bench_series {
 };
 
 /* Static text; the series lives as long as the program. */
-struct bench_series *bench_series(const char *key, const char *label, const char *unit);
+struct bench_series *bench_new_series(const char *key, const char *label, const char *unit);
 void bench_add(struct bench_series *series, double value);
 double bench_median(const struct bench_series *series);
 

@@ -26,10 +26,10 @@ int main(int argc, char **argv)
     bench_begin(argc, argv, "cycle", "one uncontended acquire + release, one thread", 0.1);
     floor_open(bench_folder());
     mortise_client *sim = bench_open("sim:"), *sqlite = open_sqlite();
-    struct bench_series *on_sim = bench_series("sim_cycle", "sim driver", "ns");
+    struct bench_series *on_sim = bench_new_series("sim_cycle", "sim driver", "ns");
     struct bench_series *bare =
-        bench_series("bare_sqlite_cycle", "bare SQLite, the driver's two transactions", "ns");
-    struct bench_series *on_sqlite = bench_series("sqlite_cycle", "SQLite driver", "ns");
+        bench_new_series("bare_sqlite_cycle", "bare SQLite, the driver's two transactions", "ns");
+    struct bench_series *on_sqlite = bench_new_series("sqlite_cycle", "SQLite driver", "ns");
     struct bench_case cases[] = {
         {.series = on_sim, .measure = bench_ns_per_turn, .loop = cycles, .context = sim},
         {.series = bare, .measure = bench_ns_per_turn, .loop = floor_cycles},

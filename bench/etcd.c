@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     bench_thread(waiter_main, NULL);
     flights_open(&flights, bench_open(server.url), "flying");
     for (size_t i = 0; i < CASES; i++)
-        all[i] = bench_series(names[i][0], names[i][1], "ns");
+        all[i] = bench_new_series(names[i][0], names[i][1], "ns");
     struct bench_case cases[CASES] = {
         [PUT] = {.measure = bare_put},
         [ACQUIRE] = {.measure = driver_acquire, .context = client},

@@ -144,7 +144,7 @@ static struct spell idle(void)
 
 static void tell(const char *key, const char *label, double value, double target)
 {
-    struct bench_series *series = bench_series(key, label, "");
+    struct bench_series *series = bench_new_series(key, label, "");
     bench_add(series, value);
     bench_check(key, label, series, NULL, BENCH_AT_MOST, target);
 }

@@ -159,7 +159,7 @@ int main(int argc, char **argv)
             .cpu = i < 2 ? bench.cpu : one, .bare = i % 2 == 0, .fifo = FIFO_INITIALIZER};
         if (!crowds[i].bare)
             crowds[i].client = open_on(crowds[i].cpu);
-        cases[i] = (struct bench_case){.series = bench_series(keys[i], labels[i], "/s"),
+        cases[i] = (struct bench_case){.series = bench_new_series(keys[i], labels[i], "/s"),
                                        .measure = passes_per_second,
                                        .context = &crowds[i]};
     }
@@ -168,7 +168,8 @@ int main(int argc, char **argv)
                 BENCH_AT_LEAST, 0.5);
     bench_check("one_over_fifo", "hand-over / bare FIFO, on one processor", cases[3].series,
                 cases[2].series, BENCH_AT_LEAST, 0.5);
-    struct bench_series *share = bench_series("handed_over", "of them without the backend", "%");
+    struct bench_series *share =
+        bench_new_series("handed_over", "of them without the backend", "%");
     for (int i = 1; i < 4; i += 2)
         bench_add(share, handed_over(crowds[i].client));
     for (int i = 1; i < 4; i += 2)

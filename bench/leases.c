@@ -151,12 +151,12 @@ int main(int argc, char **argv)
     bench_begin(argc, argv, "leases", "very many leases held at once, ttl 30 s, sim driver", 10);
     mortise_client *client = bench_open("sim:");
     struct memory memory = {
-        bench_series("heap_per_lease", "heap per lease", "bytes"),
-        bench_series("resident_per_lease", "resident memory per lease", "bytes")};
+        bench_new_series("heap_per_lease", "heap per lease", "bytes"),
+        bench_new_series("resident_per_lease", "resident memory per lease", "bytes")};
     struct load load = {
-        bench_series("all_threads", "all threads of the library, of one processor", "%"),
-        bench_series("watchdog", "the watchdog of them", "%"),
-        bench_series("renewal", "processor time per renewal", "ns")};
+        bench_new_series("all_threads", "all threads of the library, of one processor", "%"),
+        bench_new_series("watchdog", "the watchdog of them", "%"),
+        bench_new_series("renewal", "processor time per renewal", "ns")};
     if (bench.quick)
         lease_count /= 10;
     bench_release(bench_acquire(client, "first", NULL)); /* its threads and tables are there */

@@ -188,7 +188,7 @@ int main(int argc, char **argv)
         [WAITER] = {.measure = waiter_cost, .context = &at_large}};
     for (size_t i = 0; i < CASES; i++)
         cases[i].series = all[i] =
-            bench_series(names[i][0], names[i][1], i >= WAITER ? "/s" : "ns");
+            bench_new_series(names[i][0], names[i][1], i >= WAITER ? "/s" : "ns");
     bench_rounds(cases, CASES);
     bench_check("mysql_over_bare", "driver / bare two statements", all[CYCLE_ONE], all[BARE_ONE],
                 BENCH_AT_MOST, 1.15);

@@ -293,7 +293,7 @@ static void define_series(struct bench_series **all)
         {"bare_postgres_handover", "bare NOTIFY and one statement, free"},
         {"postgres_handover", "driver, hand-over, free"}};
     for (size_t i = 0; i < CASES; i++)
-        all[i] = bench_series(names[i][0], names[i][1], "ns");
+        all[i] = bench_new_series(names[i][0], names[i][1], "ns");
 }
 
 static void check(struct bench_series **all)

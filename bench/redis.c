@@ -110,42 +110,44 @@ enum {
 static void make_cases_on_one(struct bench_case *cases, struct place *place)
 {
     cases[BARE] =
-        (struct bench_case){bench_series("bare", "hiredis, one caller, on one processor", "ns"),
+        (struct bench_case){bench_new_series("bare", "hiredis, one caller, on one processor", "ns"),
                             ns_on_one, redis_blocking_cycles, &place->blocking, 0};
     cases[BARE_NOWAIT] = (struct bench_case){
-        bench_series("bare_nowait", "hiredis, its release not waited for", "ns"), ns_on_one,
+        bench_new_series("bare_nowait", "hiredis, its release not waited for", "ns"), ns_on_one,
         redis_blocking_cycles_nowait, &place->blocking, 0};
-    cases[WAITED] = (struct bench_case){bench_series("cycle", "acquire + release", "ns"), ns_on_one,
-                                        cycles, place->client, 0};
-    cases[NOWAIT] = (struct bench_case){bench_series("nowait", "acquire + release_nowait", "ns"),
-                                        ns_on_one, cycles_nowait, place->client, 0};
+    cases[WAITED] = (struct bench_case){bench_new_series("cycle", "acquire + release", "ns"),
+                                        ns_on_one, cycles, place->client, 0};
+    cases[NOWAIT] =
+        (struct bench_case){bench_new_series("nowait", "acquire + release_nowait", "ns"), ns_on_one,
+                            cycles_nowait, place->client, 0};
     cases[PIPELINE] = (struct bench_case){
-        bench_series("pipeline", "hiredis, 64 in flight, on one processor", "ns"), ns_on_one,
+        bench_new_series("pipeline", "hiredis, 64 in flight, on one processor", "ns"), ns_on_one,
         redis_pipeline_cycles, &place->pipeline, 0};
-    cases[FLIGHT] =
-        (struct bench_case){bench_series("async", "64 in flight, asynchronous, one thread", "ns"),
-                            ns_on_one, flights_cycles, &place->flights, 0};
+    cases[FLIGHT] = (struct bench_case){
+        bench_new_series("async", "64 in flight, asynchronous, one thread", "ns"), ns_on_one,
+        flights_cycles, &place->flights, 0};
     cases[CROWD] =
-        (struct bench_case){bench_series("threads", "64 threads, on one processor", "ns"),
+        (struct bench_case){bench_new_series("threads", "64 threads, on one processor", "ns"),
                             redis_crowd_ns_per_cycle, NULL, &place->crowd, 0};
 }
 
 static void make_cases_free(struct bench_case *cases, struct place *place)
 {
     cases[FREE_BARE] =
-        (struct bench_case){bench_series("bare_free", "hiredis, one caller, free", "ns"),
+        (struct bench_case){bench_new_series("bare_free", "hiredis, one caller, free", "ns"),
                             bench_ns_per_turn, redis_blocking_cycles, &place->blocking, 0};
     cases[FREE_WAITED] =
-        (struct bench_case){bench_series("cycle_free", "acquire + release, free", "ns"),
+        (struct bench_case){bench_new_series("cycle_free", "acquire + release, free", "ns"),
                             bench_ns_per_turn, cycles, place->client, 0};
     cases[FREE_NOWAIT] =
-        (struct bench_case){bench_series("nowait_free", "acquire + release_nowait, free", "ns"),
+        (struct bench_case){bench_new_series("nowait_free", "acquire + release_nowait, free", "ns"),
                             bench_ns_per_turn, cycles_nowait, place->client, 0};
     cases[FREE_BARE_CROWD] = (struct bench_case){
-        bench_series("bare_threads_free", "hiredis, 64 threads, a connection each, free", "ns"),
+        bench_new_series("bare_threads_free", "hiredis, 64 threads, a connection each, free", "ns"),
         redis_crowd_ns_per_cycle, NULL, &place->bare_crowd, 0};
-    cases[FREE_CROWD] = (struct bench_case){bench_series("threads_free", "64 threads, free", "ns"),
-                                            redis_crowd_ns_per_cycle, NULL, &place->crowd, 0};
+    cases[FREE_CROWD] =
+        (struct bench_case){bench_new_series("threads_free", "64 threads, free", "ns"),
+                            redis_crowd_ns_per_cycle, NULL, &place->crowd, 0};
 }
 
 /* A ratio of rates is the times' the other way round. */

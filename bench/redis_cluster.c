@@ -117,12 +117,13 @@ int main(int argc, char **argv)
     flights_open(&flights, async_client, "flight");
     bench_pin(bench.cpu);
     struct bench_case cases[CASES] = {
-        {bench_series("plain", "one caller, a server without a cluster", "ns"), ns_on_one, cycles,
-         plain, 0},
-        {bench_series("cycle", "one caller, three masters", "ns"), ns_on_one, cycles, client, 0},
-        {bench_series("pipeline", "hiredis, 64 in flight, a pipeline to each master", "ns"),
+        {bench_new_series("plain", "one caller, a server without a cluster", "ns"), ns_on_one,
+         cycles, plain, 0},
+        {bench_new_series("cycle", "one caller, three masters", "ns"), ns_on_one, cycles, client,
+         0},
+        {bench_new_series("pipeline", "hiredis, 64 in flight, a pipeline to each master", "ns"),
          ns_on_one, pipeline_cycles, NULL, 0},
-        {bench_series("async", "64 in flight, asynchronous, one thread", "ns"), ns_on_one,
+        {bench_new_series("async", "64 in flight, asynchronous, one thread", "ns"), ns_on_one,
          flights_cycles, &flights, 0},
     };
     bench_rounds(cases, CASES);

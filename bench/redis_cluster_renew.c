@@ -129,10 +129,11 @@ int main(int argc, char **argv)
     snprintf(url, sizeof(url), "redis://127.0.0.1:%d", alone.port);
     sides[0] = (struct side){.client = bench_open(url), .cpu_ns = alone_ns};
     sides[1] = (struct side){.client = bench_open(cluster.url), .cpu_ns = cluster_ns};
-    sides[0].idle = bench_series("idle_one", "one server with nothing to do, in a second", "ms");
-    sides[1].idle = bench_series("idle", "three masters with nothing to do, in a second", "ms");
-    sides[0].time = bench_series("one", "one server for 10,000 renewals", "ms");
-    sides[1].time = bench_series("three", "three masters for 10,000 renewals", "ms");
+    sides[0].idle =
+        bench_new_series("idle_one", "one server with nothing to do, in a second", "ms");
+    sides[1].idle = bench_new_series("idle", "three masters with nothing to do, in a second", "ms");
+    sides[0].time = bench_new_series("one", "one server for 10,000 renewals", "ms");
+    sides[1].time = bench_new_series("three", "three masters for 10,000 renewals", "ms");
     for (int i = 0; i < 2; i++)
         bench_release(bench_acquire(sides[i].client, "first", NULL));
     fill_all();

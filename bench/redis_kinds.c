@@ -212,18 +212,19 @@ int main(int argc, char **argv)
     one.options.permits = 1;
     struct several together = {.client = open_client(&server, "")};
     struct several apart = {.client = open_client(&server, "")};
-    struct bench_series *rate = bench_series("readers", "8 x 8 readers, no writer", "cycles/s");
+    struct bench_series *rate = bench_new_series("readers", "8 x 8 readers, no writer", "cycles/s");
     struct bench_series *order =
-        bench_series("exclusive", "8 x 8 threads, strict order", "cycles/s");
+        bench_new_series("exclusive", "8 x 8 threads, strict order", "cycles/s");
     struct bench_series *wait =
-        bench_series("writer", "a writer's longest wait among 8 x 8 readers", "sections");
+        bench_new_series("writer", "a writer's longest wait among 8 x 8 readers", "sections");
     struct bench_series *permits =
-        bench_series("permits", "64 processes, 8 permits, 1 ms", "cycles/s");
+        bench_new_series("permits", "64 processes, 8 permits, 1 ms", "cycles/s");
     struct bench_series *single =
-        bench_series("permit", "64 processes, 1 permit, 1 ms", "cycles/s");
-    struct bench_series *many = bench_series("many", "acquire and release 5 names at once", "ns");
+        bench_new_series("permit", "64 processes, 1 permit, 1 ms", "cycles/s");
+    struct bench_series *many =
+        bench_new_series("many", "acquire and release 5 names at once", "ns");
     struct bench_series *flight =
-        bench_series("flight", "5 acquires in flight, and releases", "ns");
+        bench_new_series("flight", "5 acquires in flight, and releases", "ns");
     struct bench_case cases[] = {
         {.series = rate, .measure = cycles_per_second, .context = &readers},
         {.series = order, .measure = cycles_per_second, .context = &strict},

@@ -376,21 +376,22 @@ enum {
 static void make_rings(struct bench_case *cases, struct ring *rings)
 {
     cases[BARE_RING] = (struct bench_case){
-        bench_series("ring_bare", "8 processes, BLPOP and RPUSH, on one processor", "ns"), ring_ns,
-        NULL, &rings[0], 0};
-    cases[RING_ON_ONE] =
-        (struct bench_case){bench_series("ring", "8 processes, one lock, on one processor", "ns"),
-                            ring_ns, NULL, &rings[1], 0};
+        bench_new_series("ring_bare", "8 processes, BLPOP and RPUSH, on one processor", "ns"),
+        ring_ns, NULL, &rings[0], 0};
+    cases[RING_ON_ONE] = (struct bench_case){
+        bench_new_series("ring", "8 processes, one lock, on one processor", "ns"), ring_ns, NULL,
+        &rings[1], 0};
     cases[BARE_FREE] = (struct bench_case){
-        bench_series("ring_bare_free", "8 processes, BLPOP and RPUSH, free", "ns"), ring_ns, NULL,
-        &rings[2], 0};
+        bench_new_series("ring_bare_free", "8 processes, BLPOP and RPUSH, free", "ns"), ring_ns,
+        NULL, &rings[2], 0};
     cases[RING_FREE] =
-        (struct bench_case){bench_series("ring_free", "8 processes, one lock, free", "ns"), ring_ns,
-                            NULL, &rings[3], 0};
-    rings[1].share = bench_series("share", "… furthest from its even share, on one processor", "%");
-    rings[1].longest = bench_series("longest", "… longest wait, on one processor", "ms");
-    rings[3].share = bench_series("share_free", "… furthest from its even share, free", "%");
-    rings[3].longest = bench_series("longest_free", "… longest wait, free", "ms");
+        (struct bench_case){bench_new_series("ring_free", "8 processes, one lock, free", "ns"),
+                            ring_ns, NULL, &rings[3], 0};
+    rings[1].share =
+        bench_new_series("share", "… furthest from its even share, on one processor", "%");
+    rings[1].longest = bench_new_series("longest", "… longest wait, on one processor", "ms");
+    rings[3].share = bench_new_series("share_free", "… furthest from its even share, free", "%");
+    rings[3].longest = bench_new_series("longest_free", "… longest wait, free", "ms");
 }
 
 static void check_all(const struct bench_case *cases, const struct ring *rings)
@@ -439,22 +440,22 @@ int main(int argc, char **argv)
     freeReplyObject(ask(on_one.control, "RPUSH %s token", "ring"));
     freeReplyObject(ask(server.control, "RPUSH %s token", "ring"));
     cases[NO_QUEUE] =
-        (struct bench_case){bench_series("alone_none", "acquire + release, queue = no", "ns"),
+        (struct bench_case){bench_new_series("alone_none", "acquire + release, queue = no", "ns"),
                             alone_ns, cycles, &none, 0};
     cases[QUEUE] =
-        (struct bench_case){bench_series("alone_queue", "acquire + release, queue = yes", "ns"),
+        (struct bench_case){bench_new_series("alone_queue", "acquire + release, queue = yes", "ns"),
                             alone_ns, cycles, &queue, 0};
     cases[BARE_HANDING] = (struct bench_case){
-        bench_series("publish", "a script that publishes, to its message", "ns"), handing_ns, NULL,
-        &handings[0], 0};
+        bench_new_series("publish", "a script that publishes, to its message", "ns"), handing_ns,
+        NULL, &handings[0], 0};
     cases[HANDING] = (struct bench_case){
-        bench_series("handing", "a release, to the lock in another process", "ns"), handing_ns,
+        bench_new_series("handing", "a release, to the lock in another process", "ns"), handing_ns,
         NULL, &handings[1], 0};
     make_rings(cases, rings);
     bench_rounds(cases, CASES);
     check_all(cases, rings);
     struct bench_series *waiting =
-        bench_series("waiting", "requests of each of 100 waiting processes in a ttl", "");
+        bench_new_series("waiting", "requests of each of 100 waiting processes in a ttl", "");
     if (bench.only == NULL || strcmp(bench.only, "waiting") == 0)
         bench_add(waiting, waiting_commands(&server, bench.quick ? 1500 : 30000));
     bench_check("waiting_requests", "requests of a waiting process in a ttl", waiting, NULL,

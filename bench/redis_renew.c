@@ -189,11 +189,11 @@ int main(int argc, char **argv)
     mortise_client *client = bench_open(url);
     bench_release(bench_acquire(client, "first", NULL));
     struct figures figures = {
-        bench_series("commands", "script calls per 100 locks and period", "calls"),
-        bench_series("renewals", "renewals of a lock in a period", "times"),
-        bench_series("idle", "a server with nothing to do, in a second", "ms"),
-        bench_series("bare", "a server for 10,000 keys, bare script, 100 a call", "ms"),
-        bench_series("server", "the server for 10,000 renewals", "ms")};
+        bench_new_series("commands", "script calls per 100 locks and period", "calls"),
+        bench_new_series("renewals", "renewals of a lock in a period", "times"),
+        bench_new_series("idle", "a server with nothing to do, in a second", "ms"),
+        bench_new_series("bare", "a server for 10,000 keys, bare script, 100 a call", "ms"),
+        bench_new_series("server", "the server for 10,000 renewals", "ms")};
     measure(&server, client, &bare, &figures);
     bench_check("commands_per_100", "script calls per 100 locks and period", figures.commands, NULL,
                 BENCH_AT_MOST, 3);

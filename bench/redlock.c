@@ -113,8 +113,8 @@ static void make_cases(struct bench_case *cases, struct place *place, bool free)
                                    place->with_hanging};
     for (int i = 0; i < CASES; i++)
         cases[i] =
-            (struct bench_case){bench_series(free ? texts[i].free_key : texts[i].key,
-                                             free ? texts[i].free_label : texts[i].label, "ns"),
+            (struct bench_case){bench_new_series(free ? texts[i].free_key : texts[i].key,
+                                                 free ? texts[i].free_label : texts[i].label, "ns"),
                                 free ? bench_ns_per_turn : ns_on_one, loops[i], contexts[i], 0};
 }
 

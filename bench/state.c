@@ -134,11 +134,11 @@ int main(int argc, char **argv)
     mortise_lease *lease =
         bench_acquire(client, "looked at", MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 600000));
     struct bench_series *clock =
-        bench_series("clock_gettime", "clock_gettime(CLOCK_BOOTTIME)", "ns");
-    struct bench_series *state = bench_series("mortise_state", "mortise_state", "ns");
+        bench_new_series("clock_gettime", "clock_gettime(CLOCK_BOOTTIME)", "ns");
+    struct bench_series *state = bench_new_series("mortise_state", "mortise_state", "ns");
     struct bench_series *remaining =
-        bench_series("mortise_remaining_ms", "mortise_remaining_ms", "ns");
-    struct bench_series *token = bench_series("mortise_token", "mortise_token", "ns");
+        bench_new_series("mortise_remaining_ms", "mortise_remaining_ms", "ns");
+    struct bench_series *token = bench_new_series("mortise_token", "mortise_token", "ns");
     struct bench_case cases[] = {
         {.series = clock, .measure = bench_ns_per_turn, .loop = look_at_clock},
         {.series = state, .measure = bench_ns_per_turn, .loop = look_at_state, .context = lease},

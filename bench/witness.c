@@ -148,10 +148,11 @@ static pid_t *start_crowd(const char *where, int count)
 static void measure_crowd(const char *where, const char *unwatched)
 {
     int count = bench.quick ? 50 : 1000;
-    struct bench_series *memory = bench_series("witness_memory", "a witness of the crowd", "MB"),
-                        *cpu = bench_series("witness_cpu", "its processor time", "ms/s"),
+    struct bench_series *memory =
+                            bench_new_series("witness_memory", "a witness of the crowd", "MB"),
+                        *cpu = bench_new_series("witness_cpu", "its processor time", "ms/s"),
                         *freed =
-                            bench_series("crowd_freed", "killed at once: all free after", "ms");
+                            bench_new_series("crowd_freed", "killed at once: all free after", "ms");
     pid_t *children = start_crowd(where, count);
     mortise_client *client = bench_open(unwatched);
     size_t all = held(client);
@@ -252,15 +253,15 @@ static double pairs_ns(struct bench_case *self, double seconds)
 static void measure_cycles(const char *redis, const char *redis_watched, const char *sim_watched)
 {
     struct pair pair = {.clients = {bench_open(redis), bench_open(redis_watched)}, .warm_ups = 2};
-    struct bench_series *sim = bench_series("sim", "sim, witness = off", "ns"),
-                        *watched_sim = bench_series("sim_witness", "sim, with a witness", "ns"),
-                        *off = bench_series("redis", "Redis, witness = off", "ns"),
-                        *on = bench_series("redis_witness", "Redis, with a witness", "ns");
+    struct bench_series *sim = bench_new_series("sim", "sim, witness = off", "ns"),
+                        *watched_sim = bench_new_series("sim_witness", "sim, with a witness", "ns"),
+                        *off = bench_new_series("redis", "Redis, witness = off", "ns"),
+                        *on = bench_new_series("redis_witness", "Redis, with a witness", "ns");
     pair.off = off;
     for (size_t i = 0; i < 2; i++)
         if ((pair.ns[i] = calloc(BATCHES_MAX, sizeof(double))) == NULL)
             bench_die("out of memory");
-    sim_extra = bench_series("sim_extra", "sim: what the witness adds", "ns");
+    sim_extra = bench_new_series("sim_extra", "sim: what the witness adds", "ns");
     struct bench_case cases[] = {
         {.series = sim,
          .measure = cpu_ns_per_turn,

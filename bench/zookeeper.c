@@ -264,7 +264,7 @@ static void checks(struct bench_series *const *s, bool forced)
 static void count_writes(const char *url)
 {
     struct bench_series *series =
-        bench_series("writes", "writes in a session's timeout, 1,000 locks held", "");
+        bench_new_series("writes", "writes in a session's timeout, 1,000 locks held", "");
     bench_add(series, writes_per_timeout(url));
     /* 1.3 times the three pings of other libraries */
     bench_check("writes_in_a_timeout", "writes in a session's timeout, 1,000 locks held", series,
@@ -277,16 +277,17 @@ static void measure(const struct kind *kind, const char *url)
     struct two two = {client, bench_open(url)};
     bench_thread(take_turns, two.waiter);
     struct bench_series *s[ALL] = {
-        bench_series("bare_create", "bare create of an ephemeral sequential node", "ns"),
-        bench_series("acquire", "acquire", "ns"),
-        bench_series("bare_cycle", "bare create + delete, both waited for", "ns"),
-        bench_series("bare_straight", "bare create, list, delete, one after the other", "ns"),
-        bench_series("cycle", "acquire + release", "ns"),
-        bench_series("cycle_nowait", "acquire + release_nowait", "ns")};
+        bench_new_series("bare_create", "bare create of an ephemeral sequential node", "ns"),
+        bench_new_series("acquire", "acquire", "ns"),
+        bench_new_series("bare_cycle", "bare create + delete, both waited for", "ns"),
+        bench_new_series("bare_straight", "bare create, list, delete, one after the other", "ns"),
+        bench_new_series("cycle", "acquire + release", "ns"),
+        bench_new_series("cycle_nowait", "acquire + release_nowait", "ns")};
     if (kind->forced) {
         s[EVENT] =
-            bench_series("bare_handover", "bare delete and the event that tells of it", "ns");
-        s[HANDOVER] = bench_series("handover", "release_nowait and the next one's acquire", "ns");
+            bench_new_series("bare_handover", "bare delete and the event that tells of it", "ns");
+        s[HANDOVER] =
+            bench_new_series("handover", "release_nowait and the next one's acquire", "ns");
     }
     struct bench_case cases[] = {
         {.series = s[CREATE], .measure = bare_acquire},
