@@ -334,7 +334,11 @@ static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper,
     _Atomic uint32_t *word = NULL;
     while (!sleeper_done(sleeper) && (until_ns == MORTISE_NEVER || clock_now() < until_ns)) {
         if (pump->led && !pump->service_leads) {
-            follow_locked(pump, sleeper, until_ns, NULL);
+            /* What callbacks held back (pump_hold) would lie there until the leader finds something ready. */
+            if (!pump->inside && !pump->stopping && pump_has_work_locked(pump))
+                pump_go_inside_locked(pump);
+            else
+                follow_locked(pump, sleeper, until_ns, NULL);
             continue;
         }
         /* An expected caller leads by itself. Otherwise two of them would name each other for ever. */
