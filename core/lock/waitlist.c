@@ -71,16 +71,25 @@ void waitlists_free(struct locks *locks)
 
 /* ---- callers ---- */
 
+/* In the order of asking, but behind the head, whose request stands for the list: one that asked alone meanwhile has its
+ * place again. */
 static void push_locked(struct waitlist *list, struct waiter *waiter)
 {
+    struct waiter *before = list->last;
+    while (before != list->first && before->caller > waiter->caller)
+        before = before->previous;
+    struct waiter *next = before != NULL ? before->next : NULL;
     waiter->waitlist = list;
-    waiter->next = NULL;
-    waiter->previous = list->last;
-    if (list->last != NULL)
-        list->last->next = waiter;
+    waiter->next = next;
+    waiter->previous = before;
+    if (before != NULL)
+        before->next = waiter;
     else
         list->first = waiter;
-    list->last = waiter;
+    if (next != NULL)
+        next->previous = waiter;
+    else
+        list->last = waiter;
     list->count++;
 }
 

@@ -336,6 +336,40 @@ static void test_owner_leaves_the_queue_untold(void)
     finish();
 }
 
+static bool busy_with_owner(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE || op->owner_len > 0)
+        return false;
+    tap_answer = NULL;
+    op->info->held = true;
+    snprintf(op->info->owner, sizeof(op->info->owner), "o");
+    tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+    return true;
+}
+
+/* If its owner has released the name by then, it has its place in the queue again. */
+static void test_owner_keeps_its_place(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    for (int i = 0; i < 4; i++)
+        want(&rig, &crowd[i], "a", i == 1 ? AS("o") : FOREVER);
+    tap_count = 0;
+    tap_answer = busy_with_owner;
+    sim->news_all();
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 2); /* the head's, and the owner's own */
+    sim->give_back("a");
+    for (int i = 0; i < 4; i++) {
+        advance_ms(200);
+        CU_ASSERT_EQUAL(crowd[i].order, i + 1);
+        for (int k = 0; k < 4; k++)
+            if (crowd[k].order == i + 1)
+                give_back(&crowd[k]);
+    }
+    finish();
+}
+
 /* What a request says about its name, when nobody waits for it any more, is not reported for another name. */
 static void test_holders_are_not_mixed_up(void)
 {
@@ -379,6 +413,7 @@ int main(void)
         {"an owner passes the queue", test_owner_passes_the_queue},
         {"an owner leaves the queue", test_owner_leaves_the_queue},
         {"an owner leaves the queue, untold", test_owner_leaves_the_queue_untold},
+        {"an owner keeps its place", test_owner_keeps_its_place},
         {"holders are not mixed up", test_holders_are_not_mixed_up},
         CU_TEST_INFO_NULL,
     };
