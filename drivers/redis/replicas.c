@@ -153,14 +153,17 @@ bool replicas_take(struct driver *driver, mortise_op *op)
     return true;
 }
 
-/* A name like that one, whose slot is at this node. Those after the first are of other slots. False: none was found. */
+/* A name like that one, whose slot is at this node. Those after the first are of other slots: what follows a brace is left out,
+ * because only what is in braces says which slot it is. False: none was found. */
 static bool find_slot(const struct driver *driver, const mortise_op *op, unsigned which, char *name,
                       size_t *name_len)
 {
-    memcpy(name, op->name, op->name_len);
-    *name_len = op->name_len;
+    const char *brace = which > 0 ? memchr(op->name, '{', op->name_len) : NULL;
+    size_t base = brace != NULL ? (size_t)(brace - op->name) : op->name_len;
+    memcpy(name, op->name, base);
+    *name_len = base;
     for (unsigned i = 0; which > 0 && i < SUFFIXES; i++) {
-        *name_len = op->name_len + (size_t)snprintf(name + op->name_len, SUFFIX_SIZE, "#%u", i);
+        *name_len = base + (size_t)snprintf(name + base, SUFFIX_SIZE, "#%u", i);
         which -= driver->routes->serves(driver, name, *name_len) &&
                  key_slot(name, *name_len) != key_slot(op->name, op->name_len);
     }
@@ -248,7 +251,8 @@ static void fail_call(struct driver *driver, const redisReply *reply)
     replicas->elsewhere =
         driver->in_cluster && (fault->error == LINK_ERROR_MOVED || fault->error == LINK_ERROR_ASK ||
                                fault->error == LINK_ERROR_TRYAGAIN);
-    if (fault->error == LINK_ERROR_NOPERM || fault->error == LINK_ERROR_UNKNOWN)
+    bool other = replicas->tries > 0; /* the user may have no right to a key of another slot */
+    if ((fault->error == LINK_ERROR_NOPERM && !other) || fault->error == LINK_ERROR_UNKNOWN)
         return;
     fault->status = MORTISE_UNREACHABLE;
     fault->retryable = true;

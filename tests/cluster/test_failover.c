@@ -209,6 +209,38 @@ static void test_confirmed_moving(void)
     close_client(client);
 }
 
+/* A name whose slot is said by a tag, and that is on the node. */
+static const char *tagged_on(int node, char name[48])
+{
+    int i = 0;
+    do
+        snprintf(name, 48, "job{%d}", i++);
+    while (slot_owner(&fleet, 0, slot_of(&fleet, name)) != node);
+    return name;
+}
+
+/* Likewise a lock whose name has a tag, and what is confirmed together with it. */
+static void test_tagged_moving(void)
+{
+    struct told told = TOLD_INIT;
+    struct move move;
+    char name[48], plain[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica);
+    mortise_lease *lease = hold(client, tagged_on(1, name), &told);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    mortise_lease *beside = hold(client, name_on(&fleet, 1, "beside", plain), &told);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 6));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    CHECK(mortise_state(beside) == MORTISE_STATE_HELD);
+    CHECK(test_count_get(&told.suspect) == 0);
+    move_end(&move);
+    give(lease);
+    give(beside);
+    move_slot(&fleet, move.slot, 1);
+    close_client(client);
+}
+
 /* What min_replicas cannot prevent: the lock has just moved, and its new master dies before its replica has the copy. The
  * holder's next renewal tells, and tokens say who was first. */
 static void test_just_moved(void)
@@ -284,6 +316,7 @@ static const CU_TestInfo tests[] = {
     {"min_replicas: killed at once", test_replicated},
     {"min_replicas: nobody acknowledges", test_not_acknowledged},
     {"min_replicas: the slot is on its way", test_confirmed_moving},
+    {"min_replicas: the slot of a tag is on its way", test_tagged_moving},
     {"min_replicas: the slot has just moved", test_just_moved},
     {"min_replicas: undone elsewhere", test_undone_elsewhere},
     CU_TEST_INFO_NULL,
