@@ -13,8 +13,9 @@
  * later ones go with the next.
  *
  *   In a cluster PUBLISH is not replicated: the write is a key beside one of those locks, which expires at once. Its slot may
- *     be on its way, or have left this node: refused, and then the key is one of another slot of this node. (A claim whose slot
- *     has moved since is at another node, whose replicas may not have it yet: docs/promises.md.)
+ *     be on its way to this node: so it is behind ASKING. Or on its way from it, or elsewhere: refused, and then the key is one
+ *     of another slot of this node. (A claim whose slot has moved since is at another node, whose replicas may not have it yet:
+ *     docs/promises.md.)
  *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
  *     log says so, once for each number of replicas.
  *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
@@ -183,6 +184,8 @@ static void put_write(struct driver *driver, const mortise_op *op)
         return;
     }
     find_slot(driver, op, driver->replicas.tries, name, &name_len);
+    link_command(link, 1);
+    link_text(link, "ASKING");
     link_command(link, 5);
     link_text(link, "SET");
     key_put_side(link, name, name_len, "sync");
@@ -205,7 +208,7 @@ static void put(struct driver *driver)
     link_text(link, "WAIT");
     link_number(link, replicas->wanted);
     link_number(link, replicas->timeout_ms);
-    link_call_end(link, &replicas->call, 2);
+    link_call_end(link, &replicas->call, driver->in_cluster ? 3 : 2);
 }
 
 static void ask(struct driver *driver)
@@ -284,7 +287,9 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct driver *driver = driver_of(call);
     struct replicas *replicas = &driver->replicas;
-    if (reply->type == REDIS_REPLY_ERROR)
+    bool asking =
+        driver->in_cluster && index == 0; /* without the right to it the write may succeed */
+    if (reply->type == REDIS_REPLY_ERROR && !asking)
         fail_call(driver, reply);
     if (index + 1 < call->expected)
         return;

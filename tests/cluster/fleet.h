@@ -77,6 +77,8 @@ void move_slot(struct fleet *fleet, unsigned slot, int to);
 /* Nobody serves the slot any more, so that the cluster is down; or that node does again. */
 void slot_remove(struct fleet *fleet, unsigned slot);
 void slot_give(struct fleet *fleet, unsigned slot, int node);
+/* All slots that the master had in the beginning, without their keys. No key of them may be in use. */
+void range_give(struct fleet *fleet, int master, int to);
 
 /* ---- failover (slots.c) ------------------------------------------------------------------------------------ */
 

@@ -205,6 +205,33 @@ void slot_give(struct fleet *fleet, unsigned slot, int node)
     CHECK(test_poll(all_serve, fleet, TEST_PATIENCE_MS));
 }
 
+/* Nobody serves the slots that the owner had in the beginning; the first is looked at for all of them. */
+static bool range_is_free(void *argument)
+{
+    const struct owned *owned = argument;
+    struct fleet *fleet = owned->fleet;
+    bool is_free = true;
+    for (int i = 0; i < FLEET; i++) {
+        if (!runs(fleet, i) || slot_owner(fleet, i, owned->slot) < 0)
+            continue;
+        is_free = false;
+        freeReplyObject(ask(&fleet->node[i], "CLUSTER DELSLOTSRANGE %u %u", owned->slot,
+                            (unsigned)(SLOTS * (owned->owner + 1) / MASTERS - 1)));
+    }
+    return is_free;
+}
+
+/* slot_give() tells all of the whole range. */
+void range_give(struct fleet *fleet, int master, int to)
+{
+    unsigned first = (unsigned)(SLOTS * master / MASTERS),
+             last = (unsigned)(SLOTS * (master + 1) / MASTERS - 1);
+    struct owned owned = {fleet, first, master};
+    CHECK(test_poll(range_is_free, &owned, TEST_PATIENCE_MS));
+    DO(fleet, to, "CLUSTER ADDSLOTSRANGE %u %u", first + 1, last);
+    slot_give(fleet, first, to);
+}
+
 /* ---- failover ------------------------------------------------------------------------------------------------------ */
 
 void fleet_promote(struct fleet *fleet, int replica)

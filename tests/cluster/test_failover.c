@@ -241,6 +241,29 @@ static void test_tagged_moving(void)
     close_client(client);
 }
 
+/* The first slot of a new master is on its way there: nothing else can be written there. */
+static void test_new_master(void)
+{
+    struct told told = TOLD_INIT;
+    struct move move;
+    char name[48];
+    name_on(&fleet, 1, "new-master", name);
+    range_give(&fleet, 2, 1);
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica);
+    mortise_lease *lease = hold(client, name, &told);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    move_keys(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    CHECK(test_count_get(&told.suspect) == 0);
+    move_end(&move);
+    give(lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(client);
+    range_give(&fleet, 2, 2);
+    fleet_mend(&fleet);
+}
+
 /* What min_replicas cannot prevent: the lock has just moved, and its new master dies before its replica has the copy. The
  * holder's next renewal tells, and tokens say who was first. */
 static void test_just_moved(void)
@@ -317,6 +340,7 @@ static const CU_TestInfo tests[] = {
     {"min_replicas: nobody acknowledges", test_not_acknowledged},
     {"min_replicas: the slot is on its way", test_confirmed_moving},
     {"min_replicas: the slot of a tag is on its way", test_tagged_moving},
+    {"min_replicas: the first slot of a new master", test_new_master},
     {"min_replicas: the slot has just moved", test_just_moved},
     {"min_replicas: undone elsewhere", test_undone_elsewhere},
     CU_TEST_INFO_NULL,
