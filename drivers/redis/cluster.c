@@ -187,7 +187,7 @@ static void pause_op(struct cluster *cluster, mortise_op *op)
     keep_unrouted(cluster, op, now_in(cluster) + ms * NS_PER_MS);
 }
 
-/* MOVED or ASK. */
+/* MOVED or ASK. ASK is followed each time: the map never leads to that node, and from there no ASK is followed. */
 static void follow(struct driver *from, mortise_op *op, const redisReply *reply, bool asking)
 {
     struct cluster *cluster = from->cluster;
@@ -197,7 +197,7 @@ static void follow(struct driver *from, mortise_op *op, const redisReply *reply,
     int server = read ? topology_index(cluster->topology, &to) : -1;
     if (server >= 0 && !asking)
         topology_moved(cluster->topology, slot, server);
-    if (server < 0 || data_of(op)->redirects > REDIRECTS_FAST) {
+    if (server < 0 || (!asking && data_of(op)->redirects > REDIRECTS_FAST)) {
         pause_op(cluster, op);
         return;
     }

@@ -150,6 +150,15 @@ void move_slot(struct fleet *fleet, unsigned slot, int to)
     move_end(&move);
 }
 
+int64_t refusals(struct fleet *fleet, int node)
+{
+    redisReply *reply = ask(&fleet->node[node], "INFO errorstats");
+    const char *at = reply && reply->str ? strstr(reply->str, "errorstat_TRYAGAIN:count=") : NULL;
+    int64_t count = at ? strtoll(strchr(at, '=') + 1, NULL, 10) : 0;
+    freeReplyObject(reply);
+    return count;
+}
+
 /* ---- down and up ------------------------------------------------------------------------------------------------- */
 
 static bool is_master(struct fleet *fleet, int node)

@@ -3,7 +3,6 @@
 #include "fleet.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct fleet fleet;
@@ -291,19 +290,9 @@ static void test_just_moved(void)
     close_client(client);
 }
 
-/* How often the node has answered TRYAGAIN. */
-static int64_t refusals(int node)
-{
-    redisReply *reply = ask(&fleet.node[node], "INFO errorstats");
-    const char *at = reply && reply->str ? strstr(reply->str, "errorstat_TRYAGAIN:count=") : NULL;
-    int64_t count = at ? strtoll(strchr(at, '=') + 1, NULL, 10) : 0;
-    freeReplyObject(reply);
-    return count;
-}
-
 static bool is_refused_more(void *before)
 {
-    return refusals(1) > *(int64_t *)before;
+    return refusals(&fleet, 1) > *(int64_t *)before;
 }
 
 /* The release of an acquire that nobody acknowledged is on its way from node to node when the caller gives up, and closes. */
@@ -319,7 +308,7 @@ static void test_undone_elsewhere(void)
     pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(wait_holds(&fleet.node[1], name, 1));
     move_begin(&move, &fleet, slot_of(&fleet, name), 2);
-    int64_t before = refusals(1);
+    int64_t before = refusals(&fleet, 1);
     CHECK(test_poll(is_refused_more, &before, TEST_PATIENCE_MS));
     EXPECT(OK, mortise_cancel(client, pending.request));
     fleet_say(&fleet, 1u << 2, "hold-up");

@@ -119,6 +119,48 @@ static void test_try_again(void)
     close_client(client);
 }
 
+static bool is_refused_often(void *before)
+{
+    return refusals(&fleet, 2) >= *(int64_t *)before + 4;
+}
+
+/* An acquire that was refused several times while some keys were here goes on where they are as soon as the last one is there. False:
+ * it gave up before. */
+static bool follow_late(mortise_client *client, const char *name, struct move *move)
+{
+    struct pending pending = PENDING_INIT;
+    move_begin(move, &fleet, slot_of(&fleet, name), 0);
+    int64_t before = refusals(&fleet, 2);
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_refused_often, &before, TEST_PATIENCE_MS));
+    move_keys(move);
+    mortise_status status = pending_join(&pending);
+    bool followed = status == MORTISE_OK;
+    bool gave_up = !followed && strstr(pending.error.message, "TRYAGAIN") != NULL;
+    CHECK(followed || gave_up);
+    if (followed)
+        give(pending.lease);
+    else
+        fprintf(stderr, "%s\n", pending.error.message);
+    move_end(move);
+    move_slot(&fleet, move->slot, 2);
+    return !gave_up;
+}
+
+static void test_asked_late(void)
+{
+    struct move move;
+    char name[48];
+    int tries = 0;
+    mortise_client *client = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 2, "late", name);
+    give(take(client, name)); /* its token is a key that stays */
+    while (!follow_late(client, name, &move) && ++tries < 10)
+        ;
+    CHECK(tries < 10);
+    close_client(client);
+}
+
 /* ---- a slot that moves twice while a request is in flight ------------------------------------------------------------ */
 
 static bool has_taken(void *argument)
@@ -285,6 +327,7 @@ static const CU_TestInfo tests[] = {
     {"keys", test_keys},
     {"the slot has moved", test_moved},
     {"some keys here, some there", test_try_again},
+    {"all keys arrive after some refusals", test_asked_late},
     {"twice while a request is in flight", test_twice},
     {"a list while a lock moves", test_wanderer},
     {"down and back", test_down},
