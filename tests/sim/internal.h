@@ -28,6 +28,7 @@ struct instance {
     uint32_t capabilities;
     int64_t latency_ns;
     bool queue, notify;
+    const char *name_space; /* NULL: none */
     struct watch *watches;
     struct flight *timed;  /* ordered by due_ns */
     struct flight *parked; /* held, queued or silent */

@@ -230,7 +230,15 @@ static void sim_unwatch(void *ctx, const char *name, size_t name_len)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
-enum { OPTION_WITHOUT, OPTION_LATENCY, OPTION_QUEUE, OPTION_NOTIFY, OPTION_CLOCK, OPTION_COUNT };
+enum {
+    OPTION_WITHOUT,
+    OPTION_LATENCY,
+    OPTION_QUEUE,
+    OPTION_NOTIFY,
+    OPTION_CLOCK,
+    OPTION_NAMESPACE,
+    OPTION_COUNT
+};
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_WITHOUT] = {.key = "without",
@@ -254,6 +262,9 @@ static const mortise_option options[OPTION_COUNT] = {
                       .type = MORTISE_OPTION_BOOL,
                       .default_text = "no",
                       .help = "whether tokens follow the clock, of each name for itself"},
+    [OPTION_NAMESPACE] = {.key = "namespace",
+                          .type = MORTISE_OPTION_TEXT,
+                          .help = "the namespace if the config gives none"},
 };
 
 static const struct {
@@ -309,6 +320,7 @@ static mortise_status sim_open(const mortise_open_args *args, void **ctx, mortis
     instance->latency_ns = values[OPTION_LATENCY].number * 1000000;
     instance->queue = values[OPTION_QUEUE].number != 0;
     instance->notify = values[OPTION_NOTIFY].number != 0 && !(without & MORTISE_CAP_NOTIFY);
+    instance->name_space = values[OPTION_NAMESPACE].text;
     if (!instance->queue)
         without |= MORTISE_CAP_FAIR;
     if (!instance->notify)
@@ -344,6 +356,11 @@ static uint32_t sim_capabilities(void *ctx)
     return ((const struct instance *)ctx)->capabilities;
 }
 
+static const char *sim_namespace(void *ctx)
+{
+    return ((const struct instance *)ctx)->name_space;
+}
+
 MORTISE_API const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,
     .kind = MORTISE_KIND_DRIVER,
@@ -360,6 +377,7 @@ MORTISE_API const mortise_module mortise_module_v1 = {
     .turn = sim_turn,
     .close = sim_close,
     .capabilities_of = sim_capabilities,
+    .namespace_of = sim_namespace,
     .watch = sim_watch,
     .unwatch = sim_unwatch,
 };

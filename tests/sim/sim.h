@@ -8,7 +8,7 @@
  *     const sim_api *sim = dlsym(library, SIM_API_SYMBOL);
  *
  * All may be called from any thread, also while clients work. Names are those that the driver gets, with the namespace
- * (the sim's default namespace is empty).
+ * (the sim's default namespace is that of its config, or none).
  *
  * The way of an op: the request travels (request_ns, or held), is executed, the reply travels (reply_ns, or held),
  * the op is completed. A rule changes that for the next ops that match it; the first matching rule wins. Ops that
@@ -16,7 +16,8 @@
  *
  * Config: without = "reentrant, list" (capabilities to remove), latency = DURATION, queue = yes|no (a FIFO in the
  * backend that keeps an op until its turn), notify = yes|no (waiters are notified of a release), clock = yes|no
- * (tokens follow the clock, for each name separately; from the opening on until reset). */
+ * (tokens follow the clock, for each name separately; from the opening on until reset),
+ * namespace = TEXT (the default namespace of this instance). */
 #ifndef MORTISE_TESTS_SIM_H
 #define MORTISE_TESTS_SIM_H
 
