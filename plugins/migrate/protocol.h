@@ -173,8 +173,9 @@
  *             claim existed on both; LOST if it did not on either, because another holder may have overlapped then; a
  *             failure of either one is the answer; `sure` if both are. A repeat releases what is left. By token (break):
  *             on both, OK if it existed on either.
- *   inspect, list, watch   `from`, in phases old and both; inspect also asks `to` if nobody holds the name on `from`. The
- *             plugin's own names are not listed.
+ *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
+ *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
+ *   list, watch   `from`. The plugin's own names are not listed.
  *   read, write   none for applications; the registers belong to the plugin.
  *   ping      both; the line names both.
  *
