@@ -136,12 +136,18 @@ static void host_news_all(mortise_host *host)
     pump_of(host)->upcalls->news(pump_of(host), NULL, 0);
 }
 
+/* A plugin may use other names below than the core does above it (another namespace, names of its own), and only the
+ * plugin could translate them. So a doubt from below a plugin is one of all names: to ask too often does no harm, a doubt
+ * about a name that the core does not know would be lost. */
 static void host_doubt(mortise_host *host, const char *name, size_t name_len)
 {
     struct pump *pump = pump_of(host);
     atomic_fetch_add(&pump->doubts,
                      1); /* before the look: a grant that is still being delivered notices it */
-    pump->upcalls->doubt(pump, name, name_len);
+    if (instance_of(host)->above != NULL)
+        pump->doubt_below = true;
+    else
+        pump->upcalls->doubt(pump, name, name_len);
 }
 
 static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)

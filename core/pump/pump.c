@@ -264,6 +264,16 @@ void pump_wake_later(struct pump *pump, _Atomic uint32_t *word)
     pump->wakes[pump->wake_count++] = word;
 }
 
+/* A driver that loses its connection may doubt its claims one by one. Below a plugin each of these doubts means all names, so
+ * they are gathered until the module calls have returned: one look at all names, and one request for each claim. */
+static void tell_doubt(struct pump *pump)
+{
+    if (!pump->doubt_below)
+        return;
+    pump->doubt_below = false;
+    pump->upcalls->doubt(pump, NULL, 0);
+}
+
 /* One round: what is on the lists now, and what comes of it. pump lock held, but not on the way */
 static void round_inside(struct pump *pump)
 {
@@ -271,11 +281,13 @@ static void round_inside(struct pump *pump)
     take_work_locked(pump, &work);
     pthread_mutex_unlock(&pump->lock);
     run_work(pump, &work);
+    tell_doubt(pump);
     pthread_mutex_lock(&pump->lock);
     while (pump->done != NULL) {
         mortise_op *done = take_done_locked(pump);
         pthread_mutex_unlock(&pump->lock);
         deliver(done);
+        tell_doubt(pump); /* a plugin that got an answer may have called a driver */
         pthread_mutex_lock(&pump->lock);
     }
 }

@@ -109,6 +109,7 @@ struct pump {
     bool turn_wanted;
 
     bool inside;
+    bool doubt_below;             /* a module below a plugin called `doubt`: of the thread inside */
     mortise_op *done, **done_end; /* completed, not yet delivered: of the thread inside */
     _Atomic uint32_t *wakes[64];  /* futexes to wake when it leaves: likewise */
     size_t wake_count;

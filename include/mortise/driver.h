@@ -232,8 +232,11 @@ struct mortise_host {
     const char *(*quote)(const char *name, size_t name_len, char *buffer, size_t size);
 
     /* Plugins: loads and opens the module of a config section ("redis", "redis:old") below this module. Only inside
-     * `open`. News of the lower module goes to this module's `news` function. The core closes the lower module after
-     * this module's close. */
+     * `open`. News of the lower module goes to this module's `news` function. A doubt of the lower module goes to the core,
+     * as one of all claims, because its name need not be one of the core's: the core renews all claims through this
+     * module. So answer a RENEW by what the modules below say, never from memory. The core does not know the claims
+     * that this module made for itself: it renews only its own. The core closes the lower module after this
+     * module's close. */
     mortise_status (*open_below)(mortise_host *host, const char *section,
                                  mortise_below **below, mortise_error *error);
 
@@ -245,7 +248,8 @@ struct mortise_host {
     /* Reports that the state of the claim on `name` (as in op->name) may have changed: it may be lost, in danger, or
      * safe again. The core renews it now, without waiting until the renewal is due, to find out. (If the claim is
      * to end, the core sends its release instead.) Does no harm if nothing has changed.
-     * name NULL: all claims, for example because the server is a different one. */
+     * name NULL: all claims, for example because the server is a different one. From a module below a plugin every
+     * doubt is taken for one of all claims. Many doubts in one call of such a module are one. */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
 };
 
