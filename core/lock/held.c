@@ -213,7 +213,6 @@ void claim_check_deadline_locked(struct claim *claim, int64_t now)
     bool joined = claim->state == CLAIM_JOINED;
     if ((claim->state != CLAIM_HELD && !joined) || claim_deadline(claim, now) != DEADLINE_PASSED)
         return;
-    claim->loss.on_state = NULL; /* not queued: the caller learns it from a status */
     if (joined) {
         struct claim *host = claim->host;
         guest_lost_locked(claim);

@@ -197,6 +197,44 @@ static void test_release_waits_for_its_callback(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
+static void *dispatch_once(void *argument)
+{
+    (void)argument;
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 1);
+    return NULL;
+}
+
+/* The same if a call was the first to see that the deadline had passed while the callback ran. */
+static void test_release_waits_after_a_loss(void)
+{
+    struct running running = {.left = false};
+    pthread_t dispatcher, helper;
+    sem_init(&running.entered, 0, 0);
+    sem_init(&running.leave, 0, 0);
+    rig_open(&rig, CONFIG);
+    mortise_lease *lease =
+        take(&rig, "a", MORTISE_OPTIONS(.on_state = linger, .user_data = &running));
+    int rule = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    set_now(START_NS + 1000 * MS);
+    watchdog_run(&rig.client->locks);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    pthread_create(&dispatcher, NULL, dispatch_once, NULL);
+    while (sem_wait(&running.entered) != 0)
+        continue;
+    set_now(START_NS + 3000 * MS);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, NULL), MORTISE_LOST);
+    pthread_create(&helper, NULL, let_leave, &running);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    CU_ASSERT(atomic_load(&running.left));
+    pthread_join(helper, NULL);
+    pthread_join(dispatcher, NULL);
+    sim->end(rule);
+    settle();
+    CU_ASSERT_NOT_EQUAL(sem_trywait(&running.entered), 0); /* the release had told it already */
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+}
+
 static bool renewed_often(void *argument)
 {
     (void)argument;
@@ -366,6 +404,7 @@ int main(void)
         {"a loss is told once", test_loss_is_told_once},
         {"changes of a lease wait as one", test_changes_wait_as_one},
         {"a release waits for its callback", test_release_waits_for_its_callback},
+        {"a release waits, after a loss that a call saw", test_release_waits_after_a_loss},
         {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
         {"callbacks release each other's leases", test_callbacks_release_each_other},
         {"the descriptor", test_descriptor},

@@ -152,6 +152,21 @@ static void test_lost(void)
     finish();
 }
 
+/* The call sees the deadline pass before the watchdog does: the callback hears of the loss all the same. */
+static void test_sees_the_deadline_first(void)
+{
+    struct states states = {0};
+    rig_open(&rig, CONFIG);
+    lease = take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
+    set_now(now_ns() + 3000 * MS);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, &error), MORTISE_LOST);
+    settle();
+    CU_ASSERT(states.count == 1 && states.seen[0] == MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    sim->lose_all(); /* it has expired: the sim would see that with the next request */
+    finish();
+}
+
 static void test_invalid(void)
 {
     rig_open(&rig, CONFIG);
@@ -275,6 +290,7 @@ int main(void)
         {"no reply at all", test_silence},
         {"refused", test_refused},
         {"lost", test_lost},
+        {"the call sees the deadline first", test_sees_the_deadline_first},
         {"invalid, not supported", test_invalid},
         {"a lease that is not renewed", test_no_renew},
         {"a renewal is under way", test_renewal_under_way},

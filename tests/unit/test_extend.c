@@ -85,6 +85,20 @@ static void test_lost(void)
     finish(MORTISE_LOST);
 }
 
+/* The call sees the deadline pass before the watchdog does: the callback hears of the loss all the same. */
+static void test_sees_the_deadline_first(void)
+{
+    start();
+    set_now(now_ns() + TTL_MS * MS);
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, &error), MORTISE_LOST);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "lost before"));
+    settle();
+    CU_ASSERT(states.count == 1 && states.seen[0] == MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 0);
+    sim->lose_all(); /* it has expired: the sim would see that with the next request */
+    finish(MORTISE_LOST);
+}
+
 /* A refusal leaves the deadline where it is; the next one may succeed. */
 static void test_refused(void)
 {
@@ -278,6 +292,7 @@ int main(void)
         {"extend", test_extend},
         {"arguments", test_arguments},
         {"lost", test_lost},
+        {"the call sees the deadline first", test_sees_the_deadline_first},
         {"refused", test_refused},
         {"a lost reply", test_reply_lost},
         {"behind a doubt", test_behind_a_doubt},
