@@ -187,6 +187,8 @@ static void lost_locked(struct claim *claim, bool gone)
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
     guests_lost_locked(claim);
     tell_lost_locked(claim);
+    if (claim->ask_out) /* without a lease, nobody else would */
+        locks_cancel_locked(claim->locks, &claim->ask);
     if (unsure) {
         claim_end_locked(claim, clock_now());
         return;

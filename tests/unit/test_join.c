@@ -246,6 +246,34 @@ static void test_guest_at_the_deadline(void)
     test_deadline(true);
 }
 
+/* A renewal for guests only is out at their deadline, and gets no answer: it is canceled, so that nothing of it is left. */
+static void test_renewal_out_at_the_deadline(void)
+{
+    start(CONFIG);
+    host = take(&rig, "a", SHARED);
+    guest = take(&rig, "a", SHARED);
+    give_back(host);
+    int away = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    advance_ms(2700);
+    CU_ASSERT_EQUAL(mortise_state(guest), MORTISE_STATE_SUSPECT);
+    sim->end(away);
+    int silent = SCRIPT(.kinds = OP(RENEW), .fate = SIM_SILENT);
+    claims_doubt(&rig.client->locks, "a",
+                 1); /* the next try comes so late that its own time ends at the deadline */
+    settle();
+    CU_ASSERT_EQUAL_FATAL(sim->hits(silent), 1);
+    CU_ASSERT(mortise_remaining_ms(guest) > 0);
+    CU_ASSERT_EQUAL(sim->outstanding(), 1);
+    advance_ms(mortise_remaining_ms(guest) + 1);
+    CU_ASSERT_EQUAL(mortise_state(guest), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(sim->hits(silent), 1);
+    CU_ASSERT_EQUAL_FATAL(sim->outstanding(), 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
+    CU_ASSERT_EQUAL(mortise_release(guest, NULL), MORTISE_LOST);
+    sim->end(silent);
+    finish();
+}
+
 /* A thread sees the deadline of a guest pass just before the answer to a renewal comes: that guest alone is lost. */
 static void test_guest_lost_alone(void)
 {
@@ -335,6 +363,7 @@ int main(void)
         {"the host is lost", test_host_lost},
         {"lost without a lease of its own", test_lost_without_a_host},
         {"suspect, and the deadline", test_guest_at_the_deadline},
+        {"a renewal is out at the deadline", test_renewal_out_at_the_deadline},
         {"a guest is lost alone", test_guest_lost_alone},
         {"the last guest is lost alone", test_nobody_left},
         {"an heir with a limit", test_heir_with_a_limit},
