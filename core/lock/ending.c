@@ -154,7 +154,8 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     bool found =
         op->status == MORTISE_OK || op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER;
     bool final = is_final(claim, op);
-    bool over = !(final && found) && clock_now() >= claim->ends_ns;
+    bool released = final && found;
+    bool over = !released && clock_now() >= claim->ends_ns;
     if (final || found)
         tell_locked(claim, meaning(claim, op->status), op->error);
     else
@@ -170,8 +171,8 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     }
     if (claim->wait != NULL) /* it has heard nothing yet */
         tell_locked(claim, claim->wait->status, NULL);
-    locks->left_behind |= !(final && found) && (locks->closing || !over);
-    over_locked(claim, !found && !over);
+    locks->left_behind |= !released && (locks->closing || !over);
+    over_locked(claim, !released && !over);
 }
 
 /* Inside the pump, no lock held. */

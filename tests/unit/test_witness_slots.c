@@ -194,6 +194,51 @@ static void test_left_by_close(void)
     sim->lose_all();
 }
 
+static mortise_op *release_op;
+
+/* The reply to the acquire is lost, and the release stays unanswered. */
+static bool lose_and_keep(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_ACQUIRE)
+        tapped_host()->complete(tapped_host(), op, MORTISE_INDETERMINATE);
+    else if (op->kind == MORTISE_OP_RELEASE)
+        release_op = op;
+    return op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RELEASE;
+}
+
+static void (*sim_cancel)(void *ctx, mortise_op *op);
+
+/* The release is answered after all: nothing is there now, but the acquire may be executed yet. */
+static void answer_unsure(void *ctx, mortise_op *op)
+{
+    if (op != release_op) {
+        sim_cancel(ctx, op);
+        return;
+    }
+    release_op = NULL;
+    op->sure = false;
+    tapped_host()->complete(tapped_host(), op, MORTISE_LOST);
+}
+
+/* The last answer of a close is "not there", and not sure: the claim is left to its ttl, too. */
+static void test_left_by_unsure_answer(void)
+{
+    start("close_timeout = 0ms\n");
+    tap_answer = lose_and_keep;
+    sim_cancel = rig.client->top->module.cancel;
+    rig.client->top->module.cancel = answer_unsure;
+    want(&rig, &got, "a", FOREVER);
+    CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
+    settle();
+    CU_ASSERT_PTR_NOT_NULL_FATAL(release_op);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1);
+    CU_ASSERT_EQUAL(rig_close_any(&rig), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NULL(release_op);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1);
+    CU_ASSERT_FALSE(hear()); /* no BYE */
+    stop_listening();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -207,6 +252,7 @@ int main(void)
         {"hundreds of claims", test_many},
         {"no slot is left", test_no_slot_left},
         {"a close that leaves a claim behind", test_left_by_close},
+        {"a close whose last answer is not sure", test_left_by_unsure_answer},
         CU_TEST_INFO_NULL,
     };
     signal(SIGPIPE, SIG_IGN);
