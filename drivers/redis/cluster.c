@@ -297,7 +297,8 @@ struct cluster *cluster_open(struct driver *alone, const char *list, bool looks,
                                               .cancel = cancel_of,
                                               .redirected = redirected,
                                               .doubted = doubted,
-                                              .serves = serves};
+                                              .serves = serves,
+                                              .released = move_tell};
     struct cluster *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL)
         return NULL;

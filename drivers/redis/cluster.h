@@ -58,6 +58,7 @@
  *     node that this client saw (failover.c).
  *   A waiter has a place, and its slot moves: the op leaves its seat, and asks the new node "again".
  *   A waiter without a queue is subscribed at the old node: moving.c subscribes it at the new one, and the confirmation is news.
+ *     Until the slot has arrived, the new node publishes to nobody: who releases there publishes it at the old one (move_tell).
  *   The inbox: each node publishes to those that are connected to it, and only those count; so there is an inbox for each node
  *     at which this client waits. The nodes pass messages on to each other, so a client would hear of a grant that a
  *     script took back because nobody listened *here*: in a cluster the scripts publish only if somebody does (PUBSUB NUMSUB).
@@ -123,6 +124,8 @@ struct driver *cluster_node(struct cluster *cluster, int server);
 void move_all(struct cluster *cluster);
 /* The op leaves its seat, if it has one, but it may have a place. */
 void move_out(struct driver *node, mortise_op *op);
+/* A lock was released at this node behind ASKING: whoever listens to the node that still has the slot hears of it. */
+void move_tell(struct driver *node, const mortise_op *op);
 /* all: also those whose slot is at this node. */
 void move_seats(struct driver *node, bool all);
 

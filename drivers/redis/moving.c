@@ -40,6 +40,14 @@ void move_seats(struct driver *node, bool all)
     }
 }
 
+void move_tell(struct driver *node, const mortise_op *op)
+{
+    int owner = cluster_owner(node->cluster, op);
+    struct driver *to = owner >= 0 ? node->cluster->node_of[owner] : NULL;
+    if (to != NULL && to != node)
+        pubsub_tell(to, op);
+}
+
 static void move_watches(struct driver *node)
 {
     struct cluster *cluster = node->cluster;

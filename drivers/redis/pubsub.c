@@ -10,6 +10,8 @@
  * because the right may have been granted meanwhile. */
 #include "redis.h"
 
+#include <stdlib.h>
+
 #define AGAIN_NS (2000 * NS_PER_MS)
 
 struct watched {
@@ -44,6 +46,39 @@ static bool is_of_slot(const struct driver *driver, const struct link *link)
 const char *pubsub_verb(const struct driver *driver)
 {
     return is_of_slot(driver, &driver->link) ? "SPUBLISH" : NULL;
+}
+
+static void told(struct link_call *call, unsigned index, redisReply *reply)
+{
+    (void)index;
+    (void)reply;
+    free(call);
+}
+
+static void not_told(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    (void)loss;
+    (void)fault;
+    free(call);
+}
+
+/* Nobody waits for the answer: as when a script publishes. */
+void pubsub_tell(struct driver *driver, const mortise_op *op)
+{
+    struct link *link = &driver->link;
+    const char *verb = pubsub_verb(driver);
+    struct link_call *call = verb != NULL && link_is_up(link) ? calloc(1, sizeof(*call)) : NULL;
+    if (call == NULL)
+        return;
+    call->replied = told;
+    call->lost = not_told;
+    link_call_begin(link, call);
+    link_command(link, 3);
+    link_text(link, verb);
+    key_put_channel(link, driver, op);
+    link_text(link, "");
+    link_call_end(link, call, 1);
+    link_flush(link);
 }
 
 /* command: of a slot, with an S before it. */

@@ -169,6 +169,8 @@ struct route_calls {
     bool (*doubted)(struct driver *driver);
     /* The node has the slot of this name, as far as the map says. */
     bool (*serves)(const struct driver *driver, const char *name, size_t name_len);
+    /* A lock was released at this node, to which its slot is on its way. */
+    void (*released)(struct driver *driver, const mortise_op *op);
 };
 
 /* The furthest clock of a server that this client saw, and when. */
@@ -406,6 +408,8 @@ void pubsub_want_inbox(struct driver *driver);
 bool pubsub_is_refused(struct driver *driver, const mortise_op *op);
 /* How a release is published, if not by PUBLISH; or NULL. */
 const char *pubsub_verb(const struct driver *driver);
+/* Publishes a release that was executed at another node. */
+void pubsub_tell(struct driver *driver, const mortise_op *op);
 void pubsub_close(struct driver *driver);
 
 /* ---- replicas.c ------------------------------------------------------------------------------------- */

@@ -151,6 +151,40 @@ static void test_steps(void)
     close_client(client);
 }
 
+static bool is_listened_to(void *name)
+{
+    redisReply *reply =
+        ask(&fleet.node[1], "PUBSUB SHARDNUMSUB {mortise:%s}:mortise:news", (const char *)name);
+    bool is = reply && reply->elements == 2 && reply->element[1]->integer == 1;
+    freeReplyObject(reply);
+    return is;
+}
+
+/* Without a queue. The release is executed at the new node; its waiter listens to the former one, which has the slot still. */
+static void test_told(void)
+{
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, "queue = no\n"),
+                   *other = fleet_open(&fleet, NULL, "queue = no\n");
+    name_on(&fleet, 1, "told", name);
+    mortise_lease *lease = take(client, name);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_listened_to, name, TEST_PATIENCE_MS));
+    EXPECT(BUSY, try_once(other, name)); /* what it asked before was answered */
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    move_keys(&move);
+    give(lease);
+    CHECK(test_count_wait(&pending.calls, 1));
+    move_end(&move);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
 /* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
 
 #define WAITERS 50
@@ -256,6 +290,7 @@ static const CU_TestInfo tests[] = {
     {"the slot is on its way", test_asked},
     {"the slot is on its way, all keys have arrived", test_all_asked},
     {"the slot is on its way, requests of two steps", test_steps},
+    {"the slot is on its way, a waiter without a queue", test_told},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,
 };
