@@ -5,197 +5,14 @@
  * tests reach each cell of the table in drivers/zookeeper/claim.h, in each order that requests can have. */
 #include "fake_zookeeper.h"
 #include "suite.h"
+#include "zookeeper_host.h"
 
-#include <mortise/driver.h>
-
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MS INT64_C(1000000)
-#define ENOUGH 3000         /* rounds; far more than any run takes */
-#define CURATOR_SEMAPHORE 4 /* the place of that node_style among its choices */
-
-/* ---- a host with a clock of its own ---------------------------------------------------------------------- */
-
-struct posted {
-    struct posted *next;
-    void (*run)(void *ctx, void *argument);
-    void *argument;
-};
-
-static int64_t now_ns;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct posted *first_posted, **last_posted = &first_posted;
-
-static int64_t host_now(mortise_host *host)
-{
-    (void)host;
-    return now_ns;
-}
-
-static void host_complete(mortise_host *host, mortise_op *op, mortise_status status)
-{
-    (void)host;
-    CU_ASSERT_PTR_NULL(op->issuer); /* once */
-    op->status = status;
-    op->issuer = op;
-}
-
-static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
-                      bool retryable, const char *format, ...)
-{
-    (void)native;
-    (void)retryable;
-    (void)format;
-    host_complete(host, op, status);
-}
-
-static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)
-{
-    struct posted *posted = malloc(sizeof(*posted));
-    (void)host;
-    *posted = (struct posted){NULL, run, argument};
-    pthread_mutex_lock(&lock);
-    *last_posted = posted;
-    last_posted = &posted->next;
-    pthread_mutex_unlock(&lock);
-}
-
-static void host_log(mortise_host *host, int level, const char *format, ...)
-{
-    (void)host;
-    (void)level;
-    (void)format;
-}
-
-static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
-{
-    snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
-    return buffer;
-}
-
-static void host_doubt(mortise_host *host, const char *name, size_t name_len)
-{
-    (void)host;
-    (void)name;
-    (void)name_len;
-}
-
-static mortise_resolved resolved;
-static void *resolved_for;
-
-static void give_address(void *ctx, void *argument)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(2181)};
-    struct addrinfo info = {.ai_family = AF_INET,
-                            .ai_addr = (struct sockaddr *)&address,
-                            .ai_addrlen = sizeof(address)};
-    (void)argument;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    resolved(ctx, resolved_for, &info, NULL);
-}
-
-static bool host_resolve(mortise_host *host, const char *node, const char *port,
-                         mortise_resolved done, void *argument)
-{
-    (void)node;
-    (void)port;
-    resolved = done;
-    resolved_for = argument;
-    host_post(host, give_address, NULL);
-    return true;
-}
-
-static mortise_host host = {.size = sizeof(host),
-                            .now = host_now,
-                            .complete = host_complete,
-                            .fail = host_fail,
-                            .post = host_post,
-                            .log = host_log,
-                            .quote = host_quote,
-                            .doubt = host_doubt,
-                            .resolve = host_resolve};
-
-/* ---- the driver -------------------------------------------------------------------------------------------- */
-
-static const mortise_module *const module = &mortise_module_v1;
-static void *ctx;
-
-static void set_value(mortise_value *values, const char *key, const char *text, int64_t number)
-{
-    for (size_t i = 0; i < module->option_count; i++)
-        if (strcmp(module->options[i].key, key) == 0)
-            values[i] = (mortise_value){.given = true, .text = text, .number = number};
-}
-
-static void open_driver(bool is_semaphore)
-{
-    static mortise_value values[16];
-    mortise_error error;
-    mortise_open_args args = {.size = sizeof(args),
-                              .host = &host,
-                              .values = values,
-                              .section = "zookeeper",
-                              .client_id = "00000000000000000000000000000001",
-                              .note = "host\n1\nprogram"};
-    set_value(values, "servers", "127.0.0.1:2181", 0);
-    set_value(values, "root", "/r", 0);
-    set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);
-    set_value(values, "connect_timeout", "1h", 3600000);
-    set_value(values, "node_style", "", is_semaphore ? CURATOR_SEMAPHORE : 0);
-    CU_ASSERT_EQUAL_FATAL(module->open(&args, &ctx, &error), MORTISE_OK);
-}
-
-/* Runs what was posted. False: nothing was. */
-static bool run_posted(void)
-{
-    pthread_mutex_lock(&lock);
-    struct posted *posted = first_posted, *next;
-    first_posted = NULL;
-    last_posted = &first_posted;
-    pthread_mutex_unlock(&lock);
-    bool any = posted != NULL;
-    for (; posted != NULL; posted = next) {
-        next = posted->next;
-        posted->run(ctx, posted->argument);
-        free(posted);
-    }
-    if (any)
-        module->turn(ctx, NULL, 0);
-    return any;
-}
-
-static void close_driver(void)
-{
-    module->close(ctx);
-    for (struct posted *next; first_posted != NULL; first_posted = next) {
-        next = first_posted->next;
-        free(first_posted);
-    }
-    last_posted = &first_posted;
-}
-
-/* Nothing is under way: the time goes on to when the driver is due. */
-static void pass_time(void)
-{
-    int64_t due_ns = MORTISE_NEVER;
-    module->interest(ctx, NULL, 0, &due_ns);
-    if (due_ns > now_ns && due_ns != MORTISE_NEVER)
-        now_ns = due_ns;
-    else
-        now_ns += MS;
-    module->turn(ctx, NULL, 0);
-}
-
-static void start(mortise_op *op)
-{
-    op->issuer = NULL;
-    module->start(ctx, &op, 1);
-}
+#define HOUR_MS 3600000 /* nobody is told that there is no connection */
+#define ENOUGH 3000     /* rounds; far more than any run takes */
 
 /* ---- one run ------------------------------------------------------------------------------------------------ */
 
@@ -241,7 +58,7 @@ static void strike(struct run *run, enum fault fault)
         break;
     case CANCEL:
         if (run->op.issuer == NULL && run->op.kind == MORTISE_OP_ACQUIRE)
-            module->cancel(ctx, &run->op);
+            module->cancel(driver_ctx, &run->op);
         break;
     default:
         break;
@@ -290,13 +107,6 @@ static bool finish(struct run *run, mortise_op *op)
     for (int i = 0; i < ENOUGH && op->issuer == NULL; i++)
         go_on(run);
     return op->issuer != NULL;
-}
-
-static mortise_op op_of(mortise_op_kind kind, unsigned char grant)
-{
-    mortise_op op = {.kind = kind, .name = "x", .name_len = 1, .ttl_ms = 600000};
-    op.grant.bytes[0] = grant;
-    return op;
 }
 
 static bool release(struct run *run, unsigned char grant, mortise_status *status)
@@ -409,7 +219,7 @@ static const char *play(struct run *run)
         if (run->is_semaphore)
             fake_make("/r/x/locks");
     }
-    open_driver(run->is_semaphore);
+    open_driver(run->is_semaphore, HOUR_MS);
     run->rival = !run->has_rival     ? NULL
                  : run->is_semaphore ? fake_make("/r/x/locks/_c_x-lock-")
                                      : fake_make("/r/x/_c_x-lock-");
@@ -501,7 +311,7 @@ static void test_found_and_gone(void)
         fake_reset(false);
         fake_make("/r");
         fake_make("/r/x");
-        open_driver(false);
+        open_driver(false, HOUR_MS);
         while (!fake_connect())
             if (!run_posted())
                 pass_time();
@@ -510,7 +320,7 @@ static void test_found_and_gone(void)
         run.op = op_of(MORTISE_OP_ACQUIRE, 1);
         start(&run.op);
         fake_cut(9); /* its create is executed */
-        module->cancel(ctx, &run.op);
+        module->cancel(driver_ctx, &run.op);
         CU_ASSERT_EQUAL(run.op.status, MORTISE_INDETERMINATE);
         for (int64_t from_ns = now_ns; now_ns - from_ns < 2 * FAKE_TIMEOUT_MS * MS;)
             if (!run_posted())
@@ -539,6 +349,5 @@ int main(void)
                            {"two faults", test_two_faults},
                            {"found, and gone", test_found_and_gone},
                            CU_TEST_INFO_NULL};
-    now_ns = 1000 * 1000 * MS;
     return suite_run("zookeeper states", tests);
 }

@@ -1,0 +1,28 @@
+/* zookeeper_host.h - a host for the ZooKeeper driver, with a clock of its own. Nothing happens by itself: a test runs what
+ * was posted and lets time pass, and drives the ensemble of fake_zookeeper.h. */
+#ifndef MORTISE_TESTS_ZOOKEEPER_HOST_H
+#define MORTISE_TESTS_ZOOKEEPER_HOST_H
+
+#include <mortise/driver.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MS INT64_C(1000000)
+
+extern int64_t now_ns;
+extern const mortise_module *const module;
+extern void *driver_ctx; /* of the driver that is open */
+
+void open_driver(bool is_semaphore, int64_t connect_timeout_ms);
+void close_driver(void);
+/* Runs what was posted. False: nothing was. */
+bool run_posted(void);
+/* Nothing is under way: the time goes on to when the driver is due. */
+void pass_time(void);
+/* An op about the name "x". */
+mortise_op op_of(mortise_op_kind kind, unsigned char grant);
+/* Starts it; op->issuer tells whether it is complete. */
+void start(mortise_op *op);
+
+#endif
