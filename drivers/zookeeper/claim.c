@@ -40,6 +40,8 @@ static struct name *name_of(struct driver *driver, const char *name, size_t name
 
 static void name_free(struct driver *driver, struct name *name)
 {
+    if (driver->next_name == name)
+        driver->next_name = name->hh.next;
     HASH_DELETE(hh, driver->names, name);
     free(name->above);
     free(name);
@@ -212,13 +214,14 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
 
 void claims_each(struct driver *driver, claim_visit *visit)
 {
-    for (struct name *name = driver->names, *next; name != NULL; name = next) {
-        next = name->hh.next;
+    for (struct name *name = driver->names; name != NULL; name = driver->next_name) {
+        driver->next_name = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
             after = claim->next; /* the name ends with its last claim, and then this is NULL */
             visit(driver, claim);
         }
     }
+    driver->next_name = NULL;
 }
 
 static void free_one(struct driver *driver, struct claim *claim)

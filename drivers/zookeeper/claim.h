@@ -105,7 +105,7 @@
  *
  * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
  * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
- * gives up. On real servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up
+ * gives up. unit.zookeeper_gate has what happens to a gate. On real servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up
  * without a reply", "lost between create and list", "looks behind a write", "a vanished predecessor", "a waiter's node is
  * deleted", "floors", "suspect, and back", "asked again too late", "two owners", "asked in two sessions", "may not
  * delete", and shared_tests.c. */
@@ -223,7 +223,7 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status);
 void claims_free(struct driver *driver);
 typedef void claim_visit(struct driver *driver, struct claim *claim);
-/* Calls visit for each claim; it may end the claim that it is given. */
+/* Calls visit for each claim; it may end the claim that it is given, and with it that one's gate. Not from within visit. */
 void claims_each(struct driver *driver, claim_visit *visit);
 /* The claims of the folder in which this path is a node, and the node; NULL: there are none. */
 struct claim *claims_of_path(struct driver *driver, const char *path, const char **node);

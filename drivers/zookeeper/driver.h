@@ -103,6 +103,7 @@ struct driver {
     char trouble[160];   /* why there is no session, in words */
 
     struct name *names;       /* uthash, by folder */
+    struct name *next_name;   /* claims_each: where it goes on; NULL: nowhere */
     struct claim *backlog;    /* those that wait until fewer requests are on their way */
     struct claim *old_claims; /* ENDED, with requests on their way */
     unsigned refused_claims;  /* how many are REFUSED */
