@@ -12,7 +12,7 @@
  *   FIRST        no node blocks it; the base of the tokens is being read or raised
  *   READY        has a token; waits until the session is proven for long enough
  *   HELD         granted
- *   GONE         was HELD; its node or its session has ended: the lease is LOST
+ *   GONE         was HELD; its node, that in its gate, or its session has ended: the lease is LOST
  *   UNWANTED     nobody wants it; the create is on its way, and its answer will name the node to delete
  *   SEARCHING    nobody wants it; as UNCERTAIN
  *   DELETING     nobody wants it; deletes its node
@@ -39,7 +39,7 @@
  *   FIRST       base high enough: READY               QUEUED        DELETING     IDLE           IDLE b
  *   READY       proven, and gate left l: HELD         QUEUED        DELETING     IDLE           IDLE b
  *   HELD        no node: GONE; made shared i          HELD          DELETING     GONE           REDELETING
- *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
+ *   GONE        -                                     GONE          ENDED LOST m GONE           GONE
  *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
  *               lost: SEARCHING
  *   SEARCHING   found: DELETING, of an earlier        SEARCHING     SEARCHING    ENDED f        SEARCHING
@@ -63,6 +63,8 @@
  *   j: IDLE until the gate is HELD; a claim without one makes one. k: a gate is HELD at once, without a token.
  *   l: a shared claim drops its gate as soon as it is READY, and is granted when the gate has ENDED, so that a try that comes
  *   after the grant does not meet it. An exclusive one keeps its gate while it is HELD.
+ *   m: a renewal, which says LOST, counts too. REDELETING if only the node in the gate is gone: until then its own one stays,
+ *   because the holder did not know.
  *   The gate fails: the claim fails. The claim is unwanted, or GONE: so is its gate. The node of a HELD gate is deleted by
  *   somebody: an exclusive claim that is HELD is GONE, as others may come; one that waits fails (BACKEND). The session ends
  *   or is abandoned: the gate is unwanted, and the claim, if it is still wanted, goes through a new one. The gate cannot be
@@ -105,10 +107,10 @@
  *
  * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
  * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
- * gives up. unit.zookeeper_gate has what happens to a gate. On real servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up
- * without a reply", "lost between create and list", "looks behind a write", "a vanished predecessor", "a waiter's node is
- * deleted", "floors", "suspect, and back", "asked again too late", "two owners", "asked in two sessions", "may not
- * delete", and shared_tests.c. */
+ * gives up. unit.zookeeper_gate lets things happen to a gate. On real servers (tests/zookeeper): "canceled in each state",
+ * "replies lost", "cut at every byte", "given up without a reply", "lost between create and list", "looks behind a write",
+ * "a vanished predecessor", "a waiter's node is deleted", "floors", "suspect, and back", "asked again too late", "two
+ * owners", "asked in two sessions", "may not delete", and shared_tests.c. */
 #ifndef MORTISE_ZOOKEEPER_CLAIM_H
 #define MORTISE_ZOOKEEPER_CLAIM_H
 

@@ -15,9 +15,12 @@ static void doubt(struct driver *driver, struct claim *claim)
 static void vanish(struct driver *driver, struct claim *claim)
 {
     struct claim *whole = claim_whole(claim);
-    if (claim->part == PART_GATE)
+    bool is_gate = claim->part == PART_GATE, is_alone = is_gate && whole == claim;
+    if (is_gate)
         claim_end(driver, claim, MORTISE_OK);
-    if (whole->part == PART_GATE) /* nobody goes through it any more */
+    else
+        claim->node[0] = '\0';
+    if (is_alone) /* nobody goes through this gate any more */
         return;
     if (whole->state != CLAIM_HELD) {
         claim_fail(driver, whole, MORTISE_BACKEND, ZNONODE);
@@ -152,11 +155,10 @@ static void downgrade(struct driver *driver, struct claim *claim, mortise_op *op
 void lease_renew(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
-    bool is_held = claim != NULL && claim->state == CLAIM_HELD;
-    if (is_held && claim->ends_ns <= now_of(driver)) {
+    bool was_held = claim != NULL && (claim->state == CLAIM_HELD || claim->state == CLAIM_GONE);
+    bool is_held = was_held && claim->state == CLAIM_HELD && claim->ends_ns > now_of(driver);
+    if (was_held && !is_held)
         claim_drop(driver, claim);
-        is_held = false;
-    }
     if (!is_held)
         driver->host->complete(driver->host, op, MORTISE_LOST);
     else if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && !claim->kind.shared && !claim->downgraded)
@@ -342,6 +344,8 @@ static void session_ended(struct driver *driver, struct claim *claim)
         claim_become(driver, claim, CLAIM_IDLE);
     } else if (claim->state == CLAIM_HELD)
         vanish(driver, claim);
+    else if (claim->state == CLAIM_GONE)
+        claim->node[0] = '\0';
     else if (claim_is_unwanted(claim))
         claim_end(driver, claim, MORTISE_OK); /* it was there until then */
 }

@@ -70,6 +70,7 @@ static enum claim_state unwanted(const struct claim *claim)
     switch (claim->state) {
     case CLAIM_IDLE: /* the node, if any, is of an abandoned session */
     case CLAIM_LOOKING:
+    case CLAIM_GONE: /* only the gate's node is gone, or there is none */
         return claim->node[0] != '\0' ? CLAIM_REDELETING : CLAIM_ENDED;
     case CLAIM_MAKING:
         return CLAIM_UNWANTED;
@@ -83,8 +84,6 @@ static enum claim_state unwanted(const struct claim *claim)
     case CLAIM_READY:
     case CLAIM_HELD:
         return CLAIM_DELETING;
-    case CLAIM_GONE:
-        return CLAIM_ENDED;
     default:
         return claim->state;
     }

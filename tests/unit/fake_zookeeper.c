@@ -353,6 +353,17 @@ bool fake_delete(const char *path)
     return node != NULL;
 }
 
+bool fake_delete_first(const char *folder)
+{
+    struct String_vector strings;
+    char path[300];
+    list(folder, &strings);
+    if (strings.count == 0)
+        return false;
+    snprintf(path, sizeof(path), "%s/%s", folder, strings.data[0]);
+    return fake_delete(path);
+}
+
 int fake_contenders(const char *folder, bool *first)
 {
     struct String_vector strings;

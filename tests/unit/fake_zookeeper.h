@@ -28,6 +28,8 @@ void fake_end_old_sessions(void);
 /* A node that another client makes, with a number if the path ends with '-'; the path that it has. */
 const char *fake_make(const char *path);
 bool fake_delete(const char *path);
+/* A node below this folder. False: there is none. */
+bool fake_delete_first(const char *folder);
 /* How many nodes there are below this folder; *first: whether the first of them by number is of the client. */
 int fake_contenders(const char *folder, bool *first);
 /* Whether a node of the client below this folder has data that end so. */

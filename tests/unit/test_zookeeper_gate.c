@@ -87,9 +87,56 @@ static void test_given_up_before_the_gate(void)
     CU_ASSERT(requests > 5);
 }
 
+/* Renewed after all that was heard. */
+static mortise_status renewed(void)
+{
+    mortise_op op = op_of(MORTISE_OP_RENEW, 1);
+    settle(ENOUGH);
+    start(&op);
+    CU_ASSERT(finish(&op, false));
+    return op.status;
+}
+
+/* Somebody deletes the node in the gate of an exclusive lease, and perhaps the session ends or is abandoned, too. The lease is
+ * LOST; its other node stays until the holder is told that, or has released it, and not longer. */
+static void test_gate_is_deleted(void)
+{
+    enum { NOTHING, RELEASED, EXPIRES, IS_ABANDONED, ALL };
+    for (int then = NOTHING; then < ALL; then++) {
+        bool first;
+        mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+        open_semaphore();
+        start(&op);
+        CU_ASSERT(finish(&op, false));
+        CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+        for (int i = 0; i < 20; i++) /* until it watches its nodes */
+            go_on(false);
+        CU_ASSERT_EQUAL(renewed(), MORTISE_OK);
+        CU_ASSERT_EQUAL(fake_contenders("/r/x/locks", &first), 1);
+        CU_ASSERT(fake_delete_first("/r/x/locks"));
+        settle(ENOUGH);
+        CU_ASSERT_EQUAL(fake_contenders("/r/x/leases", &first), 1);
+        if (then == EXPIRES)
+            fake_expire();
+        else if (then == IS_ABANDONED) {
+            fake_cut(0);
+            for (int64_t from_ns = now_ns; now_ns - from_ns < 2 * FAKE_TIMEOUT_MS * MS;)
+                go_on(true);
+        }
+        if (then != RELEASED)
+            CU_ASSERT_EQUAL(renewed(), MORTISE_LOST);
+        if (then == NOTHING) {
+            settle(ENOUGH);
+            CU_ASSERT_EQUAL(fake_contenders("/r/x/leases", &first), 0);
+        }
+        leave();
+    }
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"given up before the gate", test_given_up_before_the_gate},
+                           {"gate is deleted", test_gate_is_deleted},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper gate", tests);
 }
