@@ -36,8 +36,10 @@ static bool is_opened(struct driver *driver, struct claim *claim, const struct r
         info.mode != MORTISE_SHARED || strcmp(text_of(claim->opened), node) == 0)
         return false;
     char *opened = strdup(node);
-    if (opened == NULL)
+    if (opened == NULL) {
+        claim_retry(driver, claim, LOOK_AGAIN_NS);
         return false;
+    }
     free(claim->opened);
     claim->opened = opened;
     if (claim->state == CLAIM_MEETING)

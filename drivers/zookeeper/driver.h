@@ -52,6 +52,7 @@ struct upcalls {
     /* request.c */
     void (*session_event)(struct driver *driver, int state);
     void (*node_event)(struct driver *driver, const char *path, bool deleted);
+    void (*event_missed)(struct driver *driver); /* there was no memory for one of the session */
     void (*mail_is_read)(struct driver *driver); /* the last of a batch was handled */
     /* servers.c */
     void (*servers_known)(struct driver *driver); /* all look-ups have ended */

@@ -77,6 +77,7 @@ static void away(struct driver *driver)
 static const struct upcalls upcalls = {
     .session_event = session_event,
     .node_event = lease_node_event,
+    .event_missed = session_event_missed,
     .mail_is_read = claims_go_late,
     .servers_known = session_servers_known,
     .connected = connected,

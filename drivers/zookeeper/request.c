@@ -38,11 +38,13 @@ static void put(struct driver *driver, struct mail *mail, bool quiet)
         driver->host->post(driver->host, drain, NULL);
 }
 
-static struct mail *take_all(struct driver *driver)
+/* *missed: an event of the present session is not there. */
+static struct mail *take_all(struct driver *driver, bool *missed)
 {
     struct mailbox *box = &driver->mailbox;
     pthread_mutex_lock(&box->lock);
     struct mail *first = box->first;
+    *missed = driver->session != NULL && driver->session->missed;
     box->first = NULL;
     box->end = &box->first;
     box->posted = false;
@@ -64,7 +66,8 @@ void mail_init(struct driver *driver)
 /* Frees all that is in the mailbox without telling anybody. */
 static void throw_away(struct driver *driver)
 {
-    for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
+    bool missed;
+    for (struct mail *mail = take_all(driver, &missed), *next; mail != NULL; mail = next) {
         next = mail->next;
         if (mail->is_event) {
             free(mail);
@@ -102,13 +105,28 @@ void mail_end(struct driver *driver)
     pthread_mutex_destroy(&driver->mailbox.lock);
 }
 
-/* Without memory the event is lost. After the next connection every claim looks again, which makes up for it. */
+/* Without memory nobody knows what the event was: a connection that stands, so that no other event follows, or the end of a
+ * node that somebody waits for. No answer that comes after it is read before the pump knows of this. */
+static void miss(struct session *session)
+{
+    struct mailbox *box = &session->driver->mailbox;
+    pthread_mutex_lock(&box->lock);
+    session->missed = true;
+    bool post = !box->posted;
+    box->posted = true;
+    pthread_mutex_unlock(&box->lock);
+    if (post)
+        session->driver->host->post(session->driver->host, drain, NULL);
+}
+
 static void put_event(struct session *session, int type, int state, const char *path)
 {
     size_t size = path == NULL ? 1 : strlen(path) + 1;
     struct event *event = malloc(sizeof(*event) + size);
-    if (event == NULL)
+    if (event == NULL) {
+        miss(session);
         return;
+    }
     event->mail.session = session;
     event->mail.is_event = true;
     event->type = type;
@@ -401,8 +419,12 @@ void request_end(struct driver *driver, struct request *request)
 
 void mail_read(struct driver *driver)
 {
+    bool missed;
+    struct mail *first = take_all(driver, &missed);
     driver->calls++;
-    for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
+    if (missed) /* first: what is in the mailbox may mean something else without that event */
+        driver->upcalls->event_missed(driver);
+    for (struct mail *mail = first, *next; mail != NULL; mail = next) {
         next = mail->next;
         bool stale = mail->session != driver->session;
         if (!mail->is_event) {

@@ -268,6 +268,12 @@ void session_event(struct driver *driver, int state)
     }
 }
 
+void session_event_missed(struct driver *driver)
+{
+    driver->host->log(driver->host, 3, "out of memory: an event of the session is lost");
+    end(driver, true, now_of(driver) + AGAIN_NS);
+}
+
 /* Nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */
 static bool is_hopeless(const struct session *session, int64_t now_ns)
 {

@@ -21,8 +21,10 @@
  *   only REFUSED claims left    -           abandoned  -          -          -          -
  *   expired                     ended       ended      ended      ended      ended      ended
  *   refused by auth             abandoned   abandoned  abandoned  abandoned  abandoned  abandoned
+ *   no memory for an event d    abandoned   abandoned  abandoned  abandoned  abandoned  abandoned
  *
  *   a: one beat, so that the servers know it. b: abandoned at once if no query is open. c: a third longer than the timeout.
+ *   d: nobody knows any more in what state it is, nor what its watches have told. unit.zookeeper_memory has this line.
  *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
  *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a
  *   reconnection), "queries of a client that rests", "asked in two sessions" (c), "may not delete", "CURATOR-604", "digest
@@ -73,6 +75,7 @@ struct session {
     zhandle_t *zh;
     struct request *requests; /* that are not answered */
     unsigned open;            /* how many */
+    bool missed; /* there was no memory for an event of it. Under the lock of the mailbox */
     int64_t id;
     int64_t since_ns; /* when it was connected first; 0: never */
     int64_t busy_ns;  /* when there was a claim or a query, last */
@@ -104,6 +107,7 @@ static inline int64_t session_timeout_ns(const struct driver *driver)
 }
 
 void session_event(struct driver *driver, int state);
+void session_event_missed(struct driver *driver);
 void session_servers_known(struct driver *driver);
 void session_turn(struct driver *driver, int64_t now_ns);
 void session_due(const struct driver *driver, int64_t *due_ns);

@@ -1,0 +1,154 @@
+/* test_zookeeper_memory.c - no memory for an event of ZooKeeper's library, or for the name of a node: the driver goes on. */
+#include "fake_zookeeper.h"
+#include "suite.h"
+#include "zookeeper_host.h"
+
+#include <stdlib.h>
+
+#define HOUR_MS 3600000 /* nobody is told that there is no connection */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+
+static int mallocs, strdups; /* the one that fails, counted from now; 0: none */
+
+void *__wrap_malloc(size_t size)
+{
+    return mallocs > 0 && --mallocs == 0 ? NULL : __real_malloc(size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return strdups > 0 && --strdups == 0 ? NULL : __real_strdup(text);
+}
+
+static void go_on(void)
+{
+    if (!run_posted() && !fake_connect() && !fake_step())
+        pass_time();
+}
+
+/* Within two timeouts of a session. */
+static bool finish(const mortise_op *op)
+{
+    for (int64_t from_ns = now_ns;
+         op->issuer == NULL && now_ns - from_ns < 2 * FAKE_TIMEOUT_MS * MS;)
+        go_on();
+    return op->issuer != NULL;
+}
+
+static void finish_with(mortise_op *op, mortise_status status)
+{
+    CU_ASSERT(finish(op));
+    CU_ASSERT_EQUAL(op->status, status);
+}
+
+static void settle(void)
+{
+    while (run_posted() || fake_step())
+        continue;
+}
+
+static void open_with_folder(void)
+{
+    fake_reset(true);
+    fake_make("/r");
+    fake_make("/r/x");
+    open_driver(false, HOUR_MS);
+}
+
+/* status: LOST if the acquire has failed and its node is deleted by now. */
+static void release_and_close(unsigned char grant, mortise_status status)
+{
+    mortise_op op = op_of(MORTISE_OP_RELEASE, grant);
+    bool first;
+    start(&op);
+    finish_with(&op, status);
+    CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 0);
+    settle();
+    close_driver();
+}
+
+/* The first connection, or another one. */
+static void test_connected_is_missed(void)
+{
+    for (int again = 0; again < 2; again++) {
+        mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+        bool is_connected = false;
+        open_with_folder();
+        if (again) {
+            while (!fake_connect())
+                if (!run_posted())
+                    pass_time();
+            settle();
+            fake_cut(0);
+        }
+        while (!is_connected) {
+            if (!run_posted())
+                pass_time();
+            mallocs = 1;
+            is_connected = fake_connect();
+            CU_ASSERT_EQUAL(mallocs, is_connected ? 0 : 1);
+            mallocs = 0;
+        }
+        start(&op);
+        finish_with(&op, MORTISE_OK);
+        release_and_close(1, MORTISE_OK);
+    }
+}
+
+static void test_deleted_is_missed(void)
+{
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+    bool first;
+    open_with_folder();
+    const char *rival = fake_make("/r/x/_c_x-lock-");
+    start(&op);
+    while (fake_contenders("/r/x", &first) < 2)
+        go_on();
+    settle();
+    CU_ASSERT_PTR_NULL(op.issuer);
+    mallocs = 1;
+    CU_ASSERT(fake_delete(rival));
+    CU_ASSERT_EQUAL(mallocs, 0);
+    finish_with(&op, MORTISE_OK);
+    release_and_close(1, MORTISE_OK);
+}
+
+/* A shared acquire reads that the exclusive node before it is shared by now, and has no memory for its name. */
+static void test_opened_is_forgotten(void)
+{
+    bool has_failed = true;
+    for (int at = 1; has_failed; at++) {
+        mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), shared = op_of(MORTISE_OP_ACQUIRE, 2);
+        mortise_op downgrade = op_of(MORTISE_OP_RENEW, 1), release = op_of(MORTISE_OP_RELEASE, 1);
+        open_with_folder();
+        start(&held);
+        finish_with(&held, MORTISE_OK);
+        downgrade.flags = MORTISE_OP_DOWNGRADE;
+        start(&downgrade);
+        finish_with(&downgrade, MORTISE_OK);
+        shared.mode = MORTISE_SHARED;
+        strdups = at;
+        start(&shared);
+        CU_ASSERT(finish(&shared));
+        CU_ASSERT(shared.status == MORTISE_OK || shared.status == MORTISE_NOMEM ||
+                  shared.status == MORTISE_INDETERMINATE);
+        has_failed = strdups == 0;
+        strdups = 0;
+        start(&release);
+        finish_with(&release, MORTISE_OK);
+        release_and_close(2, shared.status == MORTISE_OK ? MORTISE_OK : MORTISE_LOST);
+    }
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {{"connected, and not told", test_connected_is_missed},
+                           {"deleted, and not told", test_deleted_is_missed},
+                           {"opened, and forgotten", test_opened_is_forgotten},
+                           CU_TEST_INFO_NULL};
+    return suite_run("zookeeper memory", tests);
+}
