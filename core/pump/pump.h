@@ -160,7 +160,7 @@ void pump_start(struct pump *pump, struct task_list *tasks);
 void pump_start_detached(struct pump *pump, struct task_list *tasks);
 /* While this thread runs callbacks of the application: what pump_start_soon() is given is held back, so that
  * what many callbacks ask for goes out together; until pump_let_go() (NULL: the pump may be gone), or
- * something that is waited for, or the service thread a few milliseconds later. */
+ * something that is waited for, or the service thread looks at the lists. While that leads, nobody tells it to. */
 void pump_hold(struct pump *pump);
 void pump_start_soon(struct pump *pump, struct task_list *tasks);
 void pump_let_go(struct pump *pump);
