@@ -309,7 +309,7 @@ struct cluster *cluster_open(struct driver *alone, const char *list, bool looks,
     alone->cluster = cluster;
     alone->clock = &cluster->clock;
     alone->routes = looks ? &routes : NULL;
-    alone->settings.any_of_cluster = looks;
+    alone->settings.any_of_cluster = alone->settings.redirects = looks;
     return cluster;
 }
 

@@ -35,17 +35,16 @@ void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls)
     driver->news.beside = &driver->link;
 }
 
-/* In a cluster, from Redis 7 on, channels of names belong to the slot: only the nodes that have it pass messages on, and the
- * server says when the slot leaves. Redisson publishes to all nodes. */
-static bool is_of_slot(const struct driver *driver, const struct link *link)
+/* In a cluster channels of names belong to the slot: only the nodes that have it pass messages on, and the server says when the
+ * slot leaves. Redisson publishes to all nodes. */
+static bool is_of_slot(const struct driver *driver)
 {
-    bool old = link->version[1] == '.' && link->version[0] < '7';
-    return driver->in_cluster && driver->layout != LAYOUT_REDISSON && !old;
+    return driver->in_cluster && driver->layout != LAYOUT_REDISSON;
 }
 
 const char *pubsub_verb(const struct driver *driver)
 {
-    return is_of_slot(driver, &driver->link) ? "SPUBLISH" : NULL;
+    return is_of_slot(driver) ? "SPUBLISH" : NULL;
 }
 
 static void told(struct link_call *call, unsigned index, redisReply *reply)
@@ -89,7 +88,7 @@ static void say(struct driver *driver, const char *command, struct watched *watc
         return; /* up() subscribes to everything */
     watched->said = ++driver->said;
     watched->ended = false;
-    channel_say(link, command + !is_of_slot(driver, link), &watched->channel);
+    channel_say(link, command + !is_of_slot(driver), &watched->channel);
 }
 
 static void set_refused(struct driver *driver, struct watched *watched, bool refused)
@@ -278,7 +277,7 @@ static void take_inbox(struct driver *driver, enum push kind, const redisReply *
 static void check_slot(struct driver *driver, const redisReply *text)
 {
     struct channel *channel = channel_find(driver->watched, text->str, text->len);
-    if (channel == NULL || !is_of_slot(driver, &driver->news))
+    if (channel == NULL || !is_of_slot(driver))
         return;
     ((struct watched *)channel)->ended = true;
     driver->routes->doubted(driver);

@@ -159,11 +159,55 @@ static void test_portless(void)
     close_client(client);
 }
 
+/* Before Redis 7.0 a lock may be held at the node that answers ASK, so such a node gets no request: as the only server, as one of a
+ * list, and as a master that the map names. */
+static void test_old(void)
+{
+    static const char old[] = "$44\r\nredis_version:6.2.14\r\nredis_mode:cluster\r\n\r\n\r\n";
+    static const char at_seven[] = "$44\r\nredis_version:7.0.15\r\nredis_mode:cluster\r\n\r\n\r\n";
+    static char map[100];
+    struct fake master;
+    char url[100];
+    mortise_client *client = NULL;
+    if (!CHECK(fake_start(&master)))
+        return;
+    fake_answer(&master, ":2\r\n", 0, NULL);
+    put_map(map, master.port);
+    fake_map(&seed, map);
+    fake_map(&master, map);
+    fake_inform(&master, old);
+    for (size_t i = 0; i < 4; i++) {
+        fake_inform(&seed, i < 3 ? old : at_seven);
+        int length = snprintf(url, sizeof url, "redis%s://127.0.0.1:%d",
+                              i % 3 == 0 ? "+cluster" : "", seed.port);
+        if (i == 2)
+            snprintf(url + length, sizeof url - (size_t)length, ",127.0.0.1:%d", master.port);
+        snprintf(doing, sizeof doing, "%s, server %zu", url, i);
+        if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+            continue;
+        EXPECT(BACKEND, try_once(client, "old"));
+        SAYS("a cluster needs Redis 7.0 or later; this is 6.2.14");
+        CHECK(!detail.retryable);
+        close_client(client);
+    }
+    for (size_t i = 0; i < sizeof master.asked / sizeof *master.asked; i++)
+        CHECK(atomic_load(&master.asked[i]) == 0);
+    /* as one server, whose redirects are not followed */
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?cluster=no", master.port);
+    if (EXPECT(OK, mortise_open(url, &client, &detail))) {
+        take_and_give(client);
+        close_client(client);
+    }
+    fake_inform(&seed, NULL);
+    fake_end(&master);
+}
+
 static const CU_TestInfo tests[] = {
     {"ninety masters, one after the other", test_generations},
     {"more masters than a client remembers", test_strangers},
     {"what a node refuses", test_refusals},
     {"masters without a port", test_portless},
+    {"nodes before Redis 7.0", test_old},
     CU_TEST_INFO_NULL,
 };
 

@@ -27,7 +27,7 @@ static const char *greeting(const struct fake *fake, const redisReply *command)
     if (is_word(command, 0, "CLIENT"))
         return is_word(command, 1, "ID") ? ":7\r\n" : "+OK\r\n";
     if (is_word(command, 0, "INFO"))
-        return info;
+        return fake->info ? fake->info : info;
     if (is_word(command, 0, "ROLE"))
         return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
     if (fake->slots && is_word(command, 0, "CLUSTER"))
@@ -178,6 +178,13 @@ void fake_map(struct fake *fake, const char *slots)
 {
     pthread_mutex_lock(&fake->lock);
     fake->slots = slots;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_inform(struct fake *fake, const char *info)
+{
+    pthread_mutex_lock(&fake->lock);
+    fake->info = info;
     pthread_mutex_unlock(&fake->lock);
 }
 

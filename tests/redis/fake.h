@@ -18,6 +18,7 @@ struct fake {
     int times;
     bool
         seats; /* who asks for a place is told that it has one, for ten minutes; `answer` is for the others */
+    const char *info;  /* what it says to INFO; NULL: an id of the process */
     const char *slots; /* what it says to CLUSTER SLOTS; NULL: as to everything */
     const char *time;  /* what it says to TIME; then it is a primary, too. NULL: as to everything */
     atomic_bool stops;
@@ -36,6 +37,8 @@ void fake_seat(struct fake *fake);
 void fake_cut(struct fake *fake, bool silent);
 /* Its map of slots from now on. */
 void fake_map(struct fake *fake, const char *slots);
+/* What it says to INFO from now on. */
+void fake_inform(struct fake *fake, const char *info);
 void fake_end(struct fake *fake);
 
 #endif

@@ -248,15 +248,26 @@ static void take(struct link *link, enum step which, redisReply *reply)
         killed(link, !refused);
 }
 
-/* Before Redis 5 a script that has asked for the time must not write. */
+static bool is_before(const struct link *link, char major)
+{
+    return link->version[0] >= '0' && link->version[0] < major && link->version[1] == '.';
+}
+
+/* Before Redis 5 a script that has asked for the time must not write. Before Redis 7 a node that hands over a slot answers ASK as
+ * soon as one of the keys is not there: the lock may be held there all the same, and the other node would grant it once more. */
 static void check_version(struct link *link)
 {
-    if (link->version[0] < '0' || link->version[0] > '4' || link->version[1] != '.')
+    if (is_before(link, '5'))
+        link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
+                       "%s: Redis 5.0 or later is needed; this is %s", link->endpoint.text,
+                       link->version);
+    else if (link->clustered && link->settings->redirects && is_before(link, '7'))
+        link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
+                       "%s: a cluster needs Redis 7.0 or later; this is %s", link->endpoint.text,
+                       link->version);
+    else
         return;
     link->greeting_failed = true;
-    link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
-                   "%s: Redis 5.0 or later is needed; this is %s", link->endpoint.text,
-                   link->version);
 }
 
 static void greeted(struct link_call *call, unsigned index, redisReply *reply)

@@ -168,6 +168,8 @@ struct link_settings {
     bool role_optional; /* a server that does not permit or know ROLE passes for a primary */
     bool
         any_of_cluster; /* so does every node of a cluster: the owner sees that it is `clustered` */
+    bool
+        redirects; /* the owner follows a cluster's redirects: a node before Redis 7.0 is refused */
     char client_name[64];
 };
 
