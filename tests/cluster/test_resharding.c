@@ -185,6 +185,34 @@ static void test_told(void)
     close_client(client);
 }
 
+/* The queue's only place is a dead client's, and the slot is on its way. The release pops it, the queue is gone from the node, which
+ * serves only what is there: the lock must not stay the dead one's. */
+static void test_dead_waiter(void)
+{
+    struct test_process taker;
+    struct move move;
+    char name[48], line[100];
+    struct server *node = &fleet.node[1];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 1, "dead", name);
+    mortise_lease *lease = take(client, name);
+    snprintf(line, sizeof line, "acquire %s -1 %d", name, LONG_MS);
+    if (start_taker(node, &taker, NULL) && CHECK(test_say(&taker, "%s", line))) {
+        CHECK(wait_queue(node, name, 1));
+        test_kill(&taker);
+    }
+    CHECK(wait_inboxes(node, 0));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    give(lease);
+    CHECK(holds(node, name) == 0 && queue_length(node, name) != 1);
+    move_end(&move);
+    give(take(other, name));
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
 /* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
 
 #define WAITERS 50
@@ -291,6 +319,7 @@ static const CU_TestInfo tests[] = {
     {"the slot is on its way, all keys have arrived", test_all_asked},
     {"the slot is on its way, requests of two steps", test_steps},
     {"the slot is on its way, a waiter without a queue", test_told},
+    {"the slot is on its way, a waiter is dead", test_dead_waiter},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,
 };

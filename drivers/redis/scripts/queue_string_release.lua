@@ -30,7 +30,8 @@ if mine then
         if type(told) == 'number' and told > 0 then
             return 2
         end
-        place = call('lpop', KEYS[3])
+        place = redis.pcall('lpop', KEYS[3]) -- see next_place() in include/queue
+        place = type(place) == 'string' and place or nil
     end
 elseif call('exists', KEYS[3]) == 0 then
     return held and 1 or 0

@@ -34,7 +34,7 @@ local function hand_on(lock, tokens, queue, place, now, self, take, hash)
                 share.remove(grant_of(place))
             end
         end
-        place = call('lpop', queue)
+        place = next_place('lpop', queue)
     end
     call('del', lock)
     return false, mine

@@ -31,6 +31,12 @@ local function next_token(key, now, floor)
     call('set', key, text(token), 'px', text(math.floor((token - now) / 1000) + 86400000))
     return text(token)
 end
+-- The first place, read (lindex) or popped (lpop), by a script that has written already. nil: there is none. In a slot that is on
+-- its way the server refuses to touch a queue that has just become empty, and that must not end the script half-way.
+local function next_place(verb, queue, ...)
+    local place = redis.pcall(verb, queue, ...)
+    return type(place) == 'string' and place or nil
+end
 -- All places of the grant.
 local function leave(queue, grant)
     for _, place in ipairs(call('lrange', queue, 0, -1)) do

@@ -163,7 +163,7 @@ local function shared(lock, queue, hash, now)
     -- another is told to ask again (token 0), and is refused then: it must not hold up the others. True: it was `self`'s turn,
     -- whose place is taken out.
     function s.admit(tokens, self)
-        local place, given = call('lindex', queue, '0'), nil
+        local place, given = next_place('lindex', queue, '0'), nil
         while place do
             local grant = grant_of(place)
             local floor, permits, note = share_of(place)
@@ -189,7 +189,7 @@ local function shared(lock, queue, hash, now)
                     s.remove(grant)
                 end
             end
-            place = call('lindex', queue, '0')
+            place = next_place('lindex', queue, '0')
         end
         return false, given
     end
