@@ -391,6 +391,39 @@ static void barred(const struct way *way)
     scene_end(&scene);
 }
 
+/* A waiter that is not heard any more, because subscribing was forbidden, only tries; it learns that those who share have another
+ * number of permits, and that is final: its place must not stay. */
+static void place_taken_out(const struct way *way)
+{
+    struct scene scene;
+    struct pending one, writer, other = PENDING_INIT;
+    char settings[200];
+    CHECK(ask_is(&server, "OK", "ACL SETUSER deaf on >word ~* &* +@all"));
+    scene_begin(&scene, way, "taken out", NULL);
+    snprintf(settings, sizeof settings, "%susername = deaf\npassword = word\n", way->settings);
+    mortise_client *deaf = open_at(&server, NULL, NULL, settings);
+    mortise_lease *lease = take(scene.client[0], scene.name);
+    scene_want(&one, &scene, 1, MORTISE_SHARED, 5);
+    scene_wait(&scene, 1);
+    scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
+    scene_wait(&scene, 2);
+    pending_start(&other, deaf, scene.name, SHARED(.wait_ms = -1, .ttl_ms = LONG_MS, .permits = 3));
+    scene_wait(&scene, 3);
+    give(lease);
+    EXPECT(OK, pending_join(&one));
+    CHECK(queue_length(&server, scene.name) == 2);
+    CHECK(ask_is(&server, "OK", "ACL SETUSER deaf resetchannels"));
+    EXPECT(INVALID, pending_join(&other));
+    CHECK(queue_length(&server, scene.name) == 1);
+    give(one.lease);
+    EXPECT(OK, pending_join(&writer));
+    give(writer.lease);
+    EXPECT(OK, try_once(scene.client[0], scene.name));
+    close_client(deaf);
+    scene_end(&scene);
+    CHECK(ask_number(&server, "ACL DELUSER deaf") == 1);
+}
+
 /* ---- who cannot ------------------------------------------------------------------------------------------------ */
 
 static void test_without(void)
@@ -430,6 +463,7 @@ EACH(test_in_order, downgrade_in_order, true, false)
 EACH(test_followers, head_and_followers, true, false)
 EACH(test_head, head_gives_up, true, false)
 EACH(test_number, other_number_queued, true, false)
+EACH(test_taken_out, place_taken_out, true, false)
 EACH(test_break, break_one, true, true)
 EACH(test_starving, starving, true, true)
 EACH(test_barred, barred, false, true)
@@ -444,6 +478,7 @@ static const CU_TestInfo tests[] = {
     {"the head of the queue and those behind it", test_followers},
     {"a queued writer gives up", test_head},
     {"another number of permits in the queue", test_number},
+    {"another number of permits, and not heard any more", test_taken_out},
     {"break ends one holder", test_break},
     {"writers do not starve", test_starving},
     {"the bar of a writer", test_barred},
