@@ -76,11 +76,12 @@ static void find_step(const struct migration *migration, bool forward, struct pl
     if (plan->phase != now && phase_is_allowed(&regs[0], &regs[1], plan->phase))
         return;
     plan->step = migrate_step_of(&regs[0], &regs[1], forward);
-    plan->last = plan->step == NULL;
     if (plan->step != NULL)
         step_leads_to(plan->step, regs);
-    if (phase_is_allowed(&regs[0], &regs[1], plan->phase))
+    if (phase_is_allowed(&regs[0], &regs[1], plan->phase)) {
+        plan->last = plan->step == NULL;
         return;
+    }
     plan->phase = now;
     /* the file is at its end, or one step behind: the step moves the fleet on, the file stays */
     if (plan->step != NULL &&

@@ -334,7 +334,7 @@ int show_status(struct migration *migration, bool as_json)
 
 static bool may_be_done(const struct plan *plan)
 {
-    return plan->code == EXIT_DONE && plan->waits_for.count == 0;
+    return plan->code == EXIT_DONE && !plan->last && plan->waits_for.count == 0;
 }
 
 static void json_plan(const struct migration *migration, const struct plan *plan)
@@ -410,6 +410,6 @@ int show_plan(struct migration *migration, const struct plan *plan, bool forward
     else
         print_plan(migration, plan, forward);
     if (plan->code != EXIT_DONE || plan->last)
-        return finish_output(plan->last ? EXIT_NOTHING_DONE : plan->code);
+        return finish_output(plan->code != EXIT_DONE ? plan->code : EXIT_NOTHING_DONE);
     return finish_output(may_be_done(plan) ? EXIT_DONE : EXIT_NOT_HAD);
 }

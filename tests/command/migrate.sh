@@ -154,6 +154,8 @@ same "the file stays" new "$(phase)"
 migrates "nothing is left" 1 advance
 migrates "nor planned" 1 plan
 has_line "said" "$DIR/out" 'you can remove .from'
+migrates "as JSON" 1 plan --json
+has_line "there is no step that is safe" "$DIR/out" '"step":null,"last":true,"safe":false,"waits_for":\[\]'
 mkdir "$DIR/aside"
 mv "$DIR"/a.db* "$DIR/aside"
 head -c 8192 /dev/urandom >"$DIR/a.db"
@@ -170,6 +172,10 @@ fleet old
 migrates "a file that is too far behind" 78 advance
 has_line "says which" "$DIR/err" "the fleet is past phase old"
 same "it stays" old "$(phase)"
+migrates "plan says so too" 78 plan
+has_line "says which" "$DIR/out" "^Not now: the fleet is past phase old"
+migrates "as JSON" 78 plan --json
+has_line "not the end, not safe" "$DIR/out" '"last":false,"safe":false,"problem":"the fleet is past'
 
 what "and back"
 fleet new
