@@ -18,11 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define MODULE "migrate"
 #define PRESENCE_MS 30000 /* the plugin's default */
 #define FILE_SIZE_MAX ((size_t)1024 * 1024)
+#define ATTRIBUTE_MAX 65536 /* bytes: the kernel's limit, for all names as for one value */
+#define ACL "system.posix_acl_access"
 
 /* ---- The file as bytes ------------------------------------------------------------------------ */
 
@@ -322,18 +325,90 @@ static bool write_all(int fd, const char *text, size_t size)
     return true;
 }
 
-/* With the owner, the group and the rights of the old one; all of it on the disk. */
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* A signature or a sum of the file's bytes, which are others now: it is the kernel's to make. */
+static bool is_of_the_bytes(const char *name)
+{
+    return strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0;
+}
+
+/* What file systems and the system's own programs note for themselves (trusted, btrfs, ceph, …) may be read-only, and says
+ * nothing about who may read the file. */
+static bool must_keep(const char *name)
+{
+    return begins(name, "system.") || begins(name, "security.") || begins(name, "user.");
+}
+
+static bool copy_attribute(int to, int from, const char *name, char *value, char *there)
+{
+    ssize_t size = fgetxattr(from, name, value, ATTRIBUTE_MAX);
+
+    if (size < 0)
+        return errno == ENODATA || !must_keep(name);
+    if (fgetxattr(to, name, there, ATTRIBUTE_MAX) == size &&
+        memcmp(value, there, (size_t)size) == 0)
+        return true; /* such as a label that the folder gave to both, which only root may set */
+    return fsetxattr(to, name, value, (size_t)size, 0) == 0 || !must_keep(name);
+}
+
+static bool copy_attributes_with(int to, int from, char *names, char *value, char *there)
+{
+    ssize_t size = flistxattr(from, names, ATTRIBUTE_MAX);
+    bool has_acl = false;
+
+    if (size < 0)
+        return errno == ENOTSUP;
+    for (const char *name = names; name < names + size; name += strlen(name) + 1) {
+        has_acl |= strcmp(name, ACL) == 0;
+        if (!is_of_the_bytes(name) && !copy_attribute(to, from, name, value, there))
+            return false;
+    }
+    /* the folder may have given the new file an access list that the old one does not have */
+    return has_acl || fremovexattr(to, ACL) == 0 || errno == ENODATA || errno == ENOTSUP;
+}
+
+/* The access list and the other extended attributes. */
+static bool copy_attributes(int to, int from)
+{
+    char *room = must_have(malloc((size_t)3 * ATTRIBUTE_MAX));
+    bool done = copy_attributes_with(to, from, room, room + ATTRIBUTE_MAX,
+                                     room + (size_t)2 * ATTRIBUTE_MAX);
+    int code = errno;
+
+    free(room);
+    errno = code;
+    return done;
+}
+
+/* With the owner, the group, the rights and the attributes of the old one. The rights come last: an access list that is set
+ * changes them. */
+static bool become_like(int fd, const char *path)
+{
+    struct stat old, new;
+    int from = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (from < 0)
+        return false;
+    bool done = fstat(from, &old) == 0 && fstat(fd, &new) == 0 &&
+                ((old.st_uid == new.st_uid &&old.st_gid == new.st_gid) ||
+                 fchown(fd, old.st_uid, old.st_gid) == 0) &&
+                copy_attributes(fd, from) && fchmod(fd, old.st_mode & 07777) == 0;
+    int code = errno;
+    close(from);
+    errno = code;
+    return done;
+}
+
+/* All of it on the disk. */
 static bool write_new(int fd, const struct migrate_file *file, const char *phase)
 {
     const size_t behind = file->phase_at + strlen(file->phase_word);
-    struct stat old, new;
 
-    if (stat(file->path, &old) != 0 || fstat(fd, &new) != 0)
-        return false;
-    if ((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
-        fchown(fd, old.st_uid, old.st_gid) != 0)
-        return false;
-    return fchmod(fd, old.st_mode & 07777) == 0 && write_all(fd, file->text, file->phase_at) &&
+    return become_like(fd, file->path) && write_all(fd, file->text, file->phase_at) &&
            write_all(fd, phase, strlen(phase)) &&
            write_all(fd, file->text + behind, file->size - behind) && fsync(fd) == 0;
 }

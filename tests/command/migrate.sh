@@ -65,14 +65,53 @@ migrates "plan" 0 plan
 has_line "the line" "$DIR/out" '^ +phase = both$'
 same "plan changes nothing" "" "$(diff "$CONF" "$DIR/before.conf")"
 
+# attributes DO FILE: `set` gives the file an access list and an attribute; `show` prints what it has of both;
+# `inherit` makes a folder give an access list to what is made in it. Exit code 3: this file system has none.
+attributes() {
+    python3 - "$@" <<'PYTHON'
+import errno, os, struct, sys
+
+def acl(mask):
+    entries = ((1, 6, -1), (2, 4, 65534), (4, 4, -1), (16, mask, -1), (32, 0, -1))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+do, path = sys.argv[1:]
+try:
+    if do == "set":
+        os.setxattr(path, "system.posix_acl_access", acl(4))
+        os.setxattr(path, "user.note", b"from the operators")
+    elif do == "inherit":
+        os.setxattr(path, "system.posix_acl_default", acl(4))
+    for name in sorted(os.listxattr(path)):
+        if name.startswith("user.") or "acl" in name:
+            print(name, os.getxattr(path, name).hex())
+except OSError as error:
+    sys.exit(3 if error.errno == errno.ENOTSUP else "%s" % error)
+PYTHON
+}
+
 what "only the phase of the file changes"
 chmod 640 "$CONF"
+kept=none
+if command -v python3 >/dev/null; then
+    attributes set "$CONF" >"$DIR/attributes"
+    kept=$?
+fi
+if [ "$kept" = 0 ]; then
+    has_line "the file has an access list" "$DIR/attributes" '^system.posix_acl_access '
+    has_line "and an attribute" "$DIR/attributes" '^user.note '
+elif [ "$kept" = none ] || [ "$kept" = 3 ]; then
+    printf 'not checked here: access lists (no python3, or no file system that keeps them)\n'
+else
+    wrong "no access list could be set"
+fi
 mkdir "$DIR/links"
 ln -s ../fleet.conf "$DIR/links/linked.conf"
 "$BIN" -C "$DIR/links/linked.conf" migrate advance >"$DIR/out" 2>&1
 same "by a link" 0 $?
 yes "the link is one still" test -L "$DIR/links/linked.conf"
 same "the rights" 640 "$(stat -c %a "$CONF")"
+[ "$kept" != 0 ] || same "the access list and the attribute" "$(cat "$DIR/attributes")" "$(attributes show "$CONF")"
 sed 's/phase=old/phase=both/' "$DIR/before.conf" | cmp - "$CONF"
 same "the bytes" 0 $?
 same "nothing is left beside it" "" "$(find "$DIR" -name 'fleet.conf.*')"
@@ -134,9 +173,17 @@ let_go "$HOLDER"
 what "there"
 presence a both 3
 presence b both 3
+# A folder that gives access lists to new files gives none to this one, which has none.
+cp "$CONF" "$DIR/plain.conf" && mv "$DIR/plain.conf" "$CONF" && chmod 640 "$CONF"
+[ "$kept" != 0 ] || attributes inherit "$DIR" >"$DIR/attributes" || wrong "the folder takes no access list"
 migrates "both does not hold up new" 0 advance
 same "1 -> 2" "{both} {both, new}" "$(registers)"
 same "the file" new "$(phase)"
+same "its rights" 640 "$(stat -c %a "$CONF")"
+if [ "$kept" = 0 ]; then
+    same "no access list of the folder's" "" "$(attributes show "$CONF")"
+    python3 -c 'import os, sys; os.removexattr(sys.argv[1], "system.posix_acl_default")' "$DIR"
+fi
 floor=$("$BIN" -C "$CONF" migrate status | sed -n 's/^side	to	[^	]*	[^	]*	\([0-9]*\).*/\1/p')
 job=$("$BIN" -C "$CONF#sqlite:a" status --json job | sed -n 's/.*"token":"\([0-9]*\)".*/\1/p')
 yes "a floor above all tokens of the other side" test "$floor" -gt "${job:-$floor}"
