@@ -80,6 +80,11 @@ static mortise_op *call_end(struct call *call)
     DL_DELETE2(call->migrate->calls, call, previous, next);
     upper->driver_data[0] = NULL;
     free(call->lines);
+    while (call->list != NULL) {
+        struct listed *listed = call->list;
+        call->list = listed->next;
+        free(listed);
+    }
     free(call);
     return upper;
 }

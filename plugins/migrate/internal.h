@@ -14,15 +14,16 @@
  *   floor.c      the floor of the token that an acquire asks for (6)
  *   lease.c      renew, release, break (7)
  *   dead.c       releases for processes that have died
- *   look.c       inspect, list, ping, watch
+ *   look.c       inspect, ping
+ *   list.c       list
  *
  * All phases go the same way: a phase has one or two *legs*, the sides in the order in which an acquire asks them. Old and new
  * have one leg, both has two. An op of the core's becomes a *call*, with one request per leg.
  *
  *   core ──▶ call ──▶ ask on leg 1 ──▶ ask on leg 2 ──▶ answered ──▶ core
  *
- * Files need each other in one direction only: dispatch, then acquire with wait, lease with dead, and look, then register with meet,
- * then presence, then floor, claim, call and ask. A file that must call the one above it gets a table of functions from it
+ * Files need each other in one direction only: dispatch, then acquire with wait, lease with dead, and look with list, then
+ * register with meet, then presence, then floor, claim, call and ask. A file that must call the one above it gets a table of functions from it
  * (presence_events, register_events, wait_events).
  *
  * Everything runs inside the pump. No loop over a list that an answer may change sends a request: answers come after the
@@ -33,6 +34,8 @@
 #include <mortise/driver.h>
 
 #include "protocol.h"
+
+#include <stddef.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -164,6 +167,13 @@ enum call_state {
 /* What comes after an undo. */
 enum call_then { THEN_FAIL, THEN_AGAIN };
 
+/* One name that `to` has, kept until the list of `from` is there. */
+struct listed {
+    struct listed *next;
+    unsigned char numbers[sizeof(mortise_info) - offsetof(mortise_info, pid)]; /* from `pid` on */
+    char texts[]; /* name without its namespace, owner, host, program */
+};
+
 struct call {
     struct migrate *migrate;
     mortise_op *upper;                            /* the core's; its driver_data[0] is the call */
@@ -195,6 +205,8 @@ struct call {
     int64_t first_had_us; /* when leg 1 was granted */
     bool has_error;
     char *lines; /* a ping: the answers of both sides */
+    struct listed *list, **list_end;
+    bool list_failed; /* there was no memory for a name */
     /* from here on not zeroed */
     mortise_error error;
     char second_name[MORTISE_NAME_MAX + 1];
@@ -387,7 +399,7 @@ void floor_given(struct call *call, uint64_t token);
 /* The second side gave that token, which is above the first side's. */
 void floor_too_low(struct call *call, uint64_t token);
 
-/* ---- lease.c, dead.c, look.c --------------------------------------------------------------------------- */
+/* ---- lease.c, dead.c, look.c, list.c --------------------------------------------------------------------------- */
 
 void lease_renew(struct call *call);
 void lease_release(struct call *call);
@@ -398,6 +410,8 @@ void dead_answered(struct call *call, const struct ask *ask);
 void lease_tell(struct call *call);
 void look_start(struct call *call);
 void look_answered(struct call *call, struct ask *ask);
+void list_start(struct call *call);
+void list_answered(struct call *call, const struct ask *ask);
 
 /* ---- dispatch.c -------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* look.c - inspect, list and ping. list reports the first leg's side, without this plugin's own names.
+/* look.c - inspect and ping, and the way to list.c.
  *
  * inspect reports who holds the name. Everybody takes leg 1 before leg 2, so whoever has leg 2 holds it; one
  * that has leg 1 only may still be waiting for leg 2. If leg 2 is free, the holder of leg 1 is reported: a
@@ -12,32 +12,11 @@
 
 enum { LINE_SIZE = 4000 }; /* of one side's answer to a ping */
 
-/* ---- list ---------------------------------------------------------------------------------------- */
-
-static void emitted(mortise_op *op, const mortise_info *info)
-{
-    struct ask *ask = (struct ask *)op;
-    struct call *call = ask->of;
-    struct migrate *migrate = call->migrate;
-    size_t prefix_len = migrate->sides[ask->side].prefix_len, own = strlen(MIGRATE_PREFIX);
-    if (strlen(info->name) >= prefix_len + own &&
-        memcmp(info->name + prefix_len, MIGRATE_PREFIX, own) == 0)
-        return;
-    migrate->host->emit(migrate->host, call->upper, info);
-}
-
 /* ---- starting ------------------------------------------------------------------------------------ */
 
 static void start_on(struct call *call, enum migrate_side side)
 {
     ask_send(call_prepare(call, side, call->upper->kind));
-}
-
-static void start_list(struct call *call)
-{
-    struct ask *ask = call_prepare(call, call->migrate->legs[0], MORTISE_OP_LIST);
-    ask->op.emitted = emitted;
-    ask_send(ask);
 }
 
 static void start_ping(struct call *call)
@@ -76,7 +55,7 @@ void look_start(struct call *call)
     if (call->upper->kind == MORTISE_OP_INSPECT)
         start_inspect(call);
     else if (call->upper->kind == MORTISE_OP_LIST)
-        start_list(call);
+        list_start(call);
     else if (call->upper->kind == MORTISE_OP_PING)
         start_ping(call);
     else
@@ -181,8 +160,8 @@ static void pinged(struct call *call)
         snprintf(upper->buffer, upper->buffer_size, "phase %s: %s",
                  migrate_phase_word(migrate->phase), first);
     else if (upper->buffer_size > 0)
-        snprintf(upper->buffer, upper->buffer_size, "phase both: from %.*s; to %.*s%s%s",
-                 first_len, first, second_len, second, first + first_len, second + second_len);
+        snprintf(upper->buffer, upper->buffer_size, "phase both: from %.*s; to %.*s%s%s", first_len,
+                 first, second_len, second, first + first_len, second + second_len);
     call_complete(call, MORTISE_OK);
 }
 
@@ -197,5 +176,5 @@ void look_answered(struct call *call, struct ask *ask)
     else if (ask->op.kind == MORTISE_OP_INSPECT)
         inspected(call);
     else
-        call_fail_kept(call, ask->op.status);
+        list_answered(call, ask);
 }

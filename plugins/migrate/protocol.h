@@ -175,7 +175,9 @@
  *             on both, OK if it existed on either.
  *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
  *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
- *   list, watch   `from`. The plugin's own names are not listed.
+ *   list      `to`, then `from`: the names of both, in byte order; one that is on both as inspect has it. If either side does not
+ *             answer, it fails. The plugin's own names are not listed.
+ *   watch     `from`, and `to` while an acquire waits for it.
  *   read, write   none for applications; the registers belong to the plugin.
  *   ping      both; the line names both.
  *

@@ -187,6 +187,16 @@ fi
 floor=$("$BIN" -C "$CONF" migrate status | sed -n 's/^side	to	[^	]*	[^	]*	\([0-9]*\).*/\1/p')
 job=$("$BIN" -C "$CONF#sqlite:a" status --json job | sed -n 's/.*"token":"\([0-9]*\)".*/\1/p')
 yes "a floor above all tokens of the other side" test "$floor" -gt "${job:-$floor}"
+sed 's/phase=new/phase=both/' "$CONF" >"$DIR/both.conf"
+"$BIN" -C "$CONF" run newest -- sh -c "echo >$DIR/newest; exec sleep 1000" 2>/dev/null &
+HOLDER=$!
+yes "a client of phase new holds a lock" until_true filled "$DIR/newest"
+"$BIN" -C "$DIR/both.conf" list >"$DIR/out"
+same "phase both lists" 0 $?
+has_line "the lock of phase new" "$DIR/out" "^newest	.*	$HOLDER	"
+has_line "beside that of phase old" "$DIR/out" "^job	.*	$JOB	"
+same "and no others" 2 "$(wc -l <"$DIR/out")"
+let_go "$HOLDER"
 migrates "a client on both sides is one" 0 status
 same "one line" 1 "$(grep -c '^client' "$DIR/out")"
 has_line "with both sides" "$DIR/out" '^client	both	.*	from, to$'
@@ -295,6 +305,10 @@ if [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/redis.so" ]; then
     migrates "advance" 69 advance
     has_line "which" "$DIR/err" 'register of .from. \[redis\] cannot be read.*127.0.0.1:1'
     same "the file stays" old "$(phase)"
+    sed -i 's/^from = .*/from = sqlite:a/; s/^to: .*/to: redis/; s/phase=old/phase=both/' "$CONF"
+    "$BIN" -C "$CONF" list >"$DIR/out" 2>"$DIR/err"
+    same "a list without the one of 'to'" 69 $?
+    has_line "which" "$DIR/err" '.to. \[redis\].*127.0.0.1:1'
 fi
 
 # What a server forgets, or may have forgotten, while a step waits. restarted CODE PATTERN KEY…

@@ -266,6 +266,52 @@ static void test_inspect_of_one_side(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+static bool add_name(const mortise_info *info, void *names)
+{
+    size_t used = strlen(names);
+    CU_ASSERT(info->held);
+    snprintf((char *)names + used, 200 - used, "%s=%" PRIu64 " ", info->name, info->token);
+    return true;
+}
+
+/* Clients of phase new hold names on `to` only. A name that is on both sides has the token that an inspect tells. */
+static void test_list_of_both_sides(void)
+{
+    char names[200] = "", wanted[200];
+    sim_rule away = {
+        .kinds = OP(LIST), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE};
+    other->reset();
+    migrate_open(&rig, "both", "[sim]\nnamespace = f:\n[sim_other]\nnamespace = to:\n");
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, "", add_name, names, NULL), MORTISE_OK);
+    CU_ASSERT_STRING_EQUAL(names, "");
+    mortise_lease *lease = take(&rig, "x/n", NULL);
+    uint64_t z = sim->seize("f:x/z", MORTISE_NEVER), b = sim->seize("f:x/b", MORTISE_NEVER),
+             m = other->seize("to:x/m", MORTISE_NEVER), a = other->seize("to:x/a", MORTISE_NEVER),
+             o = other->seize("to:x/o", MORTISE_NEVER), y = other->seize("to:y", MORTISE_NEVER);
+    sim->seize("f:x/m", MORTISE_NEVER); /* by one that waits for `to` */
+    snprintf(wanted, sizeof wanted,
+             "x/a=%" PRIu64 " x/b=%" PRIu64 " x/m=%" PRIu64 " x/n=%" PRIu64 " x/o=%" PRIu64
+             " x/z=%" PRIu64 " ",
+             a, b, m, mortise_token(lease), o, z);
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, "x/", add_name, names, NULL), MORTISE_OK);
+    CU_ASSERT_STRING_EQUAL(names, wanted);
+    snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "y=%" PRIu64 " ", y);
+    names[0] = '\0';
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, "", add_name, names, NULL), MORTISE_OK);
+    CU_ASSERT_STRING_EQUAL(names, wanted);
+
+    names[0] = '\0';
+    sim->script(&away);
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, "", add_name, names, NULL), MORTISE_UNREACHABLE);
+    other->script(&away);
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, "", add_name, names, NULL), MORTISE_UNREACHABLE);
+    CU_ASSERT_STRING_EQUAL(names, "");
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    sim->reset();
+    other->reset();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -278,6 +324,7 @@ int main(void)
         {"a presence that may be undone", test_presence_that_may_be_undone},
         {"a presence that is left at the close", test_presence_left_at_the_close},
         {"inspect, one side away", test_inspect_of_one_side},
+        {"list, of both sides", test_list_of_both_sides},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_replies", tests);
