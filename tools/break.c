@@ -29,7 +29,8 @@ static const char help[] =
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 done, 1 nothing done (changed hands, or not held), 64 usage,\n"
-    "69 backend unreachable or cannot do it, 78 config.\n";
+    "69 backend unreachable or cannot do it, or no answer: the message says if it may have been\n"
+    "done all the same, 78 config.\n";
 
 enum { OPTION_TOKEN = OPTION_PRIVATE };
 static const struct option options[] = {
@@ -116,6 +117,10 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
         say("nobody holds %s; nothing was done (`mortise list` shows the names that are held)",
             shown);
         return EXIT_NOTHING_DONE;
+    case MORTISE_INDETERMINATE:
+        say_error(&error);
+        say("it is unknown whether %s was broken; `mortise status` shows it", shown);
+        return exit_code_of(status);
     default:
         say_error(&error);
         return exit_code_of(status);

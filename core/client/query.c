@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define PING_SIZE 8192 /* with what a driver found out for `mortise doctor` */
+#define CANCEL_MS                                                                                  \
+    200 /* for a driver's answer to a cancel, which comes at once unless a thread is in the stack */
 
 static size_t bytes_of(mortise_op_kind kind)
 {
@@ -102,8 +104,26 @@ static void explain(const struct query *query, const char *verb, mortise_error *
                mortise_status_text(query->status));
 }
 
-/* Starts the query and waits; true: it is complete and the caller's, false: it is the pump's. */
-static bool run(struct query *query)
+/* The time is over. True: the driver has answered the cancel, and may know whether the request was sent. */
+static bool give_up(struct client *client, struct query *query, struct sleeper *sleeper)
+{
+    pthread_mutex_lock(&client->locks.lock);
+    if (!sleeper_done(sleeper))
+        locks_cancel_locked(&client->locks, &query->task);
+    locks_unlock(&client->locks, START_NOW);
+    pump_wait(&client->pump, sleeper, clock_after_ms(clock_now(), CANCEL_MS));
+    pthread_mutex_lock(&client->locks.lock);
+    bool done = sleeper_done(sleeper);
+    if (!done) {
+        query->sleeper = NULL;
+        pump_unattend(&client->pump, &query->task);
+    }
+    locks_unlock(&client->locks, START_NOW);
+    return done;
+}
+
+/* Starts the query and waits; true: it is complete and the caller's, false: it is the pump's. *late: it was canceled. */
+static bool run(struct query *query, bool *late)
 {
     struct client *client = query->client;
     struct sleeper sleeper;
@@ -128,24 +148,30 @@ static bool run(struct query *query)
     int64_t until = clock_after_ms(clock_now(), client->locks.settings.unreachable_timeout_ms);
     if (pump_wait(&client->pump, &sleeper, until))
         return true;
-    pthread_mutex_lock(&client->locks.lock);
-    bool done = sleeper_done(&sleeper);
-    if (!done) {
-        query->sleeper = NULL;
-        pump_unattend(&client->pump, &query->task);
-        locks_cancel_locked(&client->locks, &query->task);
-    }
-    locks_unlock(&client->locks, START_NOW);
-    return done;
+    *late = true;
+    return give_up(client, query, &sleeper);
+}
+
+static mortise_status too_late(mortise_status status, mortise_op_kind kind, const char *verb,
+                               mortise_error *error)
+{
+    bool changes = kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
+    return failed(
+        error, changes && status != MORTISE_CANCELED ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE,
+        "%s: the backend did not answer in time", verb);
 }
 
 mortise_status query_ask(struct query **query, const char *verb, mortise_error *error)
 {
-    if (!run(*query)) {
+    mortise_op_kind kind = (*query)->task.op.kind;
+    bool late = false;
+    if (!run(*query, &late)) {
         *query = NULL;
-        return failed(error, MORTISE_UNREACHABLE, "%s: the backend did not answer in time", verb);
+        return too_late(MORTISE_INDETERMINATE, kind, verb, error);
     }
     struct query *done = *query;
+    if (late && (done->status == MORTISE_CANCELED || done->status == MORTISE_INDETERMINATE))
+        return too_late(done->status, kind, verb, error);
     if (done->status == MORTISE_CANCELED)
         done->status = MORTISE_CLOSED;
     if (done->status != MORTISE_OK)

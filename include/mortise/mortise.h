@@ -431,7 +431,8 @@ MORTISE_API mortise_status mortise_holders(mortise_client *client, const char *n
 
 /* For operators: ends the claim of another holder if it has this token. Its lease becomes LOST at its next renewal or
  * at its deadline. OK. NOTOWNER: the name is held under another token, so the holder has changed. LOST: nobody holds
- * the name. NOTSUP. */
+ * the name. INDETERMINATE: there was no answer in `unreachable_timeout`, or it was lost, and the claim may have ended, or may
+ * end yet: mortise_inspect() shows it. UNREACHABLE: nothing was done. NOTSUP. */
 MORTISE_API mortise_status mortise_break(mortise_client *client, const char *name, uint64_t token,
                                          mortise_error *error);
 

@@ -202,6 +202,17 @@ static void released(struct call *call, const struct ask *ask)
 
 /* ---- break --------------------------------------------------------------------------------------- */
 
+/* One side has not done it, for sure or perhaps. Did the other one? */
+static mortise_status half_broken(const struct call *call, mortise_status status)
+{
+    for (size_t i = 0; i < call->migrate->leg_count; i++) {
+        mortise_status of = call->asks[call->migrate->legs[i]].op.status;
+        if (of == MORTISE_OK || of == MORTISE_INDETERMINATE)
+            return MORTISE_INDETERMINATE;
+    }
+    return status;
+}
+
 /* OK if it was on either; a failure of either says that nobody knows. */
 static void broken(struct call *call)
 {
@@ -212,7 +223,7 @@ static void broken(struct call *call)
         const struct ask *ask = &call->asks[migrate->legs[i]];
         sure &= ask_is_sure(ask);
         if (!is_gone(ask->op.status) && ask->op.status != MORTISE_OK) {
-            call_fail_kept(call, ask->op.status);
+            call_fail_kept(call, half_broken(call, ask->op.status));
             return;
         }
         if (ask->op.status == MORTISE_OK || status != MORTISE_OK)

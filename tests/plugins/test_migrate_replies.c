@@ -312,6 +312,27 @@ static void test_list_of_both_sides(void)
     other->reset();
 }
 
+/* The one side did it, and the other one did not: nobody may read that as "nothing was done". */
+static void test_break_on_one_side(void)
+{
+    sim_rule away = {
+        .kinds = OP(RELEASE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE};
+    for (unsigned executed = 0; executed <= 1; executed++) {
+        other->reset();
+        sim->reset();
+        migrate_open(&rig, "both", "");
+        uint64_t token = sim->seize("n", MORTISE_NEVER);
+        other->script(&away);
+        if (executed == 0)
+            sim->script(&away);
+        CU_ASSERT_EQUAL(mortise_break(rig.handle, "n", token, NULL),
+                        executed == 1 ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
+        CU_ASSERT_EQUAL(sim->holds("n", token), executed == 0);
+        rig_close(&rig);
+    }
+    sim->reset();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -325,6 +346,7 @@ int main(void)
         {"a presence that is left at the close", test_presence_left_at_the_close},
         {"inspect, one side away", test_inspect_of_one_side},
         {"list, of both sides", test_list_of_both_sides},
+        {"break, on one side only", test_break_on_one_side},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_replies", tests);
