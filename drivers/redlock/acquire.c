@@ -397,7 +397,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
         /* a presumed holder may be a split vote, whose marks go with it: then no release is announced */
         driver->spread_ns /= decided ? 2 : 1;
         if (decided)
-            pubsub_refused(driver, attempt->op->name, attempt->op->name_len);
+            pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
         busy(attempt, remaining_ms(attempt, best, ballot->undoer), decided);
     } else if (answered < driver->quorum || nodes_usable(driver, true) < driver->quorum)
         fail_few(attempt, answered, &ballot->why);

@@ -26,8 +26,8 @@
  *
  * An incomplete release may be none: with a node that does not count for a while (node.h), a try may fail before it has seen
  * who has the lock, and its undo is announced by the nodes where the holder has no vote. Each waiter that tries then, in vain,
- * would call the others the same way, without end. So if q nodes name the holder after such a message, the next one has to wait
- * twice as long, until a release is complete or this client has the lock.
+ * would call the others the same way, without end. So if q nodes name the same holder after such a message as they did the last
+ * time, there was no release, and the next one has to wait twice as long; until they name another one.
  *
  * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
  * that the lock had. A waiter that has heard fewer lets that one go first, a step of time for each release. Without this
@@ -67,11 +67,13 @@ struct watched {
     uint64_t asked[NODES_MAX];              /* its SUBSCRIBE was that many-th request to the node */
     bool heard[NODES_MAX];                  /* which nodes have announced this release */
     enum release_state release;
-    int64_t began_ns; /* the first message of this release */
-    char mark;        /* the largest that its messages brought */
-    unsigned vain;    /* releases heard since it had the lock, or began to wait */
-    unsigned alarms;  /* tries in vain after incomplete releases, ALARMS_MAX at most */
-    int64_t due_ns;   /* when the core is notified */
+    int64_t began_ns;   /* the first message of this release */
+    char mark;          /* the largest that its messages brought */
+    unsigned vain;      /* releases heard since it had the lock, or began to wait */
+    unsigned alarms;    /* incomplete releases that were none, ALARMS_MAX at most */
+    bool tells;         /* an incomplete release was heard, and no try has followed it */
+    struct seen holder; /* that q nodes named last */
+    int64_t due_ns;     /* when the core is notified */
     /* This client has the lock, or has just released it: its next caller asks nothing until then, or until the core is
      * notified. */
     int64_t quiet_until_ns;
@@ -214,6 +216,7 @@ static void heard(struct driver *driver, struct watched *watched, unsigned node,
         watched->began_ns = now;
         watched->mark = MARK;
         watched->vain++;
+        watched->tells = true;
         notify_by(driver, watched, now + (STRAGGLER_NS << watched->alarms));
     }
     watched->heard[node] = true;
@@ -238,12 +241,21 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len, in
     watched->held_since_ns = now_of(driver);
 }
 
-/* After an incomplete release the call was vain. */
-void pubsub_refused(struct driver *driver, const char *name, size_t name_len)
+/* After an incomplete release, and by the same holder as before: it was none. */
+void pubsub_refused(struct driver *driver, const char *name, size_t name_len,
+                    const struct seen *holder)
 {
     struct watched *watched = find_name(driver, name, name_len);
-    if (watched != NULL && watched->release == RELEASE_PARTIAL && watched->alarms < ALARMS_MAX)
+    if (watched == NULL)
+        return;
+    bool is_same = watched->holder.token == holder->token &&
+                   memcmp(watched->holder.grant, holder->grant, sizeof(holder->grant)) == 0;
+    if (!is_same)
+        watched->alarms = 0;
+    else if (watched->tells && watched->alarms < ALARMS_MAX)
         watched->alarms++;
+    watched->tells = false;
+    watched->holder = *holder;
 }
 
 /* If the lock had no mark, no message comes: then the core is notified by time. */

@@ -176,7 +176,8 @@ char pubsub_vote_mark(struct driver *driver, const char *name, size_t name_len);
 /* This client has the lock alone until then; 0: not alone. */
 void pubsub_granted(struct driver *driver, const char *name, size_t name_len, int64_t until_ns);
 /* q nodes name another holder. */
-void pubsub_refused(struct driver *driver, const char *name, size_t name_len);
+void pubsub_refused(struct driver *driver, const char *name, size_t name_len,
+                    const struct seen *holder);
 /* It releases the lock. */
 void pubsub_released(struct driver *driver, const char *name, size_t name_len);
 /* It has lost it. */

@@ -295,6 +295,49 @@ static void test_stragglers(void)
     pubsub_close(&driver);
 }
 
+static void refuse(char grant, uint64_t token)
+{
+    struct seen holder = {.token = token};
+    memset(holder.grant, grant, sizeof holder.grant);
+    pubsub_refused(&driver, name, sizeof name - 1, &holder);
+}
+
+/* How long after the message of a minority the core is notified. */
+static int64_t notified_after_ns(void)
+{
+    announce(0, "+");
+    int64_t after_ns = driver.news_due_ns - now_ns;
+    now_ns = driver.news_due_ns;
+    CHECK(turned() == 1);
+    return after_ns;
+}
+
+/* As long as the same holder has the lock after each of them, they were none. */
+static void test_alarms(void)
+{
+    begin_watching();
+    refuse('a', 1);
+    for (int i = 0; i < 8; i++) {
+        CHECK(notified_after_ns() == STRAGGLER_NS << (i < 5 ? i : 5));
+        refuse('a', 1);
+        refuse('a', 1); /* a try that followed no message */
+    }
+    refuse('b', 2);
+    CHECK(notified_after_ns() == STRAGGLER_NS);
+    refuse('b', 3);
+    CHECK(notified_after_ns() == STRAGGLER_NS);
+    refuse('b', 3);
+    CHECK(notified_after_ns() == 2 * STRAGGLER_NS);
+    for (unsigned i = 0; i < 3; i++) /* a complete one */
+        announce(i, "+");
+    CHECK(turned() == 1);
+    CHECK(notified_after_ns() == STRAGGLER_NS);
+    refuse('b', 3);
+    pubsub_granted(&driver, name, sizeof name - 1, 0);
+    CHECK(notified_after_ns() == STRAGGLER_NS);
+    pubsub_close(&driver);
+}
+
 /* ---- this client's own holds ------------------------------------------------------------------------------------- */
 
 /* A release that all announce, with this mark. */
@@ -517,6 +560,7 @@ static const CU_TestInfo tests[] = {
     {"each message in each state of a release", test_cells},
     {"a release that a majority announces", test_complete},
     {"a release that a minority announces", test_stragglers},
+    {"releases that are none", test_alarms},
     {"the mark that a vote brings along", test_vote_mark},
     {"one after the other, by the marks of votes", test_order},
     {"one after the other, more than a mark counts", test_order_of_many},
