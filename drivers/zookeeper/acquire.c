@@ -26,7 +26,7 @@ static const char *node_of(const struct request *request)
     return strrchr(request->path, '/') + 1;
 }
 
-/* The claim wants to be shared, and the node that it has read is exclusive by its name only. True: looks again. */
+/* The claim wants to be shared, and the node that it has read is exclusive by its name only. True: looks again, or has failed. */
 static bool is_opened(struct driver *driver, struct claim *claim, const struct request *request,
                       enum look look)
 {
@@ -36,6 +36,10 @@ static bool is_opened(struct driver *driver, struct claim *claim, const struct r
         info.mode != MORTISE_SHARED || strcmp(text_of(claim->opened), node) == 0)
         return false;
     char *opened = strdup(node);
+    if (opened == NULL && claim->state == CLAIM_MEETING) { /* BUSY would not be true */
+        claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
+        return true;
+    }
     if (opened == NULL) {
         claim_retry(driver, claim, LOOK_AGAIN_NS);
         return false;

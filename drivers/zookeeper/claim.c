@@ -191,7 +191,7 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
         mortise_op *op = claim->releases;
         LL_DELETE(claim->releases, op);
         op->sure = true;
-        driver->host->complete(driver->host, op, status);
+        driver->host->complete(driver->host, op, claim->lost ? MORTISE_LOST : status);
     }
     if (claim->op != NULL) {
         claim->op->hint_ms = -1;

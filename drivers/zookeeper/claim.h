@@ -64,7 +64,7 @@
  *   l: a shared claim drops its gate as soon as it is READY, and is granted when the gate has ENDED, so that a try that comes
  *   after the grant does not meet it. An exclusive one keeps its gate while it is HELD.
  *   m: a renewal, which says LOST, counts too. REDELETING if only the node in the gate is gone: until then its own one stays,
- *   because the holder did not know.
+ *   because the holder did not know. The release is answered LOST then, too.
  *   The gate fails: the claim fails. The claim is unwanted, or GONE: so is its gate. The node of a HELD gate is deleted by
  *   somebody: an exclusive claim that is HELD is GONE, as others may come; one that waits fails (BACKEND). The session ends
  *   or is abandoned: the gate is unwanted, and the claim, if it is still wanted, goes through a new one. The gate cannot be
@@ -159,6 +159,7 @@ struct claim {
     char node[NODE_MAX];   /* "": not known */
     int64_t czxid;
     struct node_kind kind; /* as it was asked for */
+    bool lost;             /* it was GONE: whatever comes of its node, a release is answered LOST */
     bool downgraded;       /* it was exclusive, and its node says that it is shared now */
     mortise_op *downgrade; /* the renewal that waits until the node says so, or NULL */
     bool crowded; /* WAITING: not for `before` alone, but for any of as many nodes as there are permits */

@@ -27,6 +27,7 @@ static void vanish(struct driver *driver, struct claim *claim)
         return;
     }
     claim_become(driver, whole, CLAIM_GONE);
+    whole->lost = true;
     claim_leave_gate(driver, whole);
     doubt(driver, whole);
 }

@@ -102,7 +102,7 @@ void claim_drop(struct driver *driver, struct claim *claim)
     claim_leave_gate(driver, claim);
     enum claim_state state = unwanted(claim);
     if (state == CLAIM_ENDED) {
-        claim_end(driver, claim, claim->state == CLAIM_GONE ? MORTISE_LOST : MORTISE_OK);
+        claim_end(driver, claim, MORTISE_OK);
         return;
     }
     claim_become(driver, claim, state);

@@ -45,6 +45,8 @@ static struct mail *take_all(struct driver *driver, bool *missed)
     pthread_mutex_lock(&box->lock);
     struct mail *first = box->first;
     *missed = driver->session != NULL && driver->session->missed;
+    if (*missed)
+        driver->session->missed = false;
     box->first = NULL;
     box->end = &box->first;
     box->posted = false;

@@ -271,7 +271,10 @@ void session_event(struct driver *driver, int state)
 void session_event_missed(struct driver *driver)
 {
     driver->host->log(driver->host, 3, "out of memory: an event of the session is lost");
-    end(driver, true, now_of(driver) + AGAIN_NS);
+    if (driver->held_claims == 0)
+        end(driver, true, now_of(driver) + AGAIN_NS);
+    else if (is_connected(driver)) /* with the session, its nodes would end before their deadline */
+        suspend(driver);
 }
 
 /* Nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */

@@ -22,9 +22,12 @@
  *   expired                     ended       ended      ended      ended      ended      ended
  *   refused by auth             abandoned   abandoned  abandoned  abandoned  abandoned  abandoned
  *   no memory for an event d    abandoned   abandoned  abandoned  abandoned  abandoned  abandoned
+ *     something is HELD d       -           SUSPENDED  -          -          -          -
  *
  *   a: one beat, so that the servers know it. b: abandoned at once if no query is open. c: a third longer than the timeout.
- *   d: nobody knows any more in what state it is, nor what its watches have told. unit.zookeeper_memory has this line.
+ *   d: nobody knows any more in what state it is, nor what its watches have told. The servers end the nodes of a session that is
+ *   closed at once, so one with leases is not: nothing is proven in it, until it is connected again or unproven for too long.
+ *   unit.zookeeper_memory has these lines.
  *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
  *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a
  *   reconnection), "queries of a client that rests", "asked in two sessions" (c), "may not delete", "CURATOR-604", "digest

@@ -30,13 +30,16 @@ static void go_on(void)
         pass_time();
 }
 
-/* Within two timeouts of a session. */
-static bool finish(const mortise_op *op)
+static bool finish_within(const mortise_op *op, int64_t ms)
 {
-    for (int64_t from_ns = now_ns;
-         op->issuer == NULL && now_ns - from_ns < 2 * FAKE_TIMEOUT_MS * MS;)
+    for (int64_t from_ns = now_ns; op->issuer == NULL && now_ns - from_ns < ms * MS;)
         go_on();
     return op->issuer != NULL;
+}
+
+static bool finish(const mortise_op *op)
+{
+    return finish_within(op, 2 * FAKE_TIMEOUT_MS);
 }
 
 static void finish_with(mortise_op *op, mortise_status status)
@@ -93,8 +96,9 @@ static void test_connected_is_missed(void)
             CU_ASSERT_EQUAL(mallocs, is_connected ? 0 : 1);
             mallocs = 0;
         }
-        start(&op);
-        finish_with(&op, MORTISE_OK);
+        start(&op); /* sooner than a session that is unproven for too long would be given up */
+        CU_ASSERT(finish_within(&op, FAKE_TIMEOUT_MS));
+        CU_ASSERT_EQUAL(op.status, MORTISE_OK);
         release_and_close(1, MORTISE_OK);
     }
 }
@@ -115,6 +119,76 @@ static void test_deleted_is_missed(void)
     CU_ASSERT_EQUAL(mallocs, 0);
     finish_with(&op, MORTISE_OK);
     release_and_close(1, MORTISE_OK);
+}
+
+/* The session is not closed under a lease: its node stays until the deadline, and the holder knows. */
+static void test_missed_by_a_holder(void)
+{
+    mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), waits = op_of(MORTISE_OP_ACQUIRE, 2);
+    mortise_op renewal = op_of(MORTISE_OP_RENEW, 1);
+    bool first;
+    open_with_folder();
+    fake_make("/r/y");
+    const char *rival = fake_make("/r/y/_c_y-lock-");
+    start(&held);
+    finish_with(&held, MORTISE_OK);
+    waits.name = "y";
+    start(&waits);
+    while (fake_contenders("/r/y", &first) < 2)
+        go_on();
+    settle();
+    mallocs = 1;
+    CU_ASSERT(fake_delete(rival));
+    CU_ASSERT_EQUAL(mallocs, 0);
+    int64_t deadline_ns = held.from_ns + held.good_for_ms * MS;
+    CU_ASSERT(deadline_ns > now_ns);
+    while (now_ns < deadline_ns) {
+        CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 1);
+        go_on();
+    }
+    start(&renewal);
+    CU_ASSERT(finish(&renewal));
+    CU_ASSERT(renewal.status == MORTISE_LOST || renewal.status == MORTISE_UNREACHABLE);
+    finish_with(&waits, MORTISE_OK);
+    mortise_op release = op_of(MORTISE_OP_RELEASE, 2);
+    release.name = "y";
+    start(&release);
+    finish_with(&release, MORTISE_OK);
+    mortise_op last = op_of(MORTISE_OP_RELEASE, 1);
+    start(&last);
+    CU_ASSERT(finish(&last));
+    CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 0);
+    settle();
+    close_driver();
+}
+
+/* A try has no second look: it fails for want of memory, and is not refused. */
+static void test_opened_is_forgotten_by_a_try(void)
+{
+    bool has_failed = true, no_memory = false;
+    for (int at = 1; has_failed; at++) {
+        mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), shared = op_of(MORTISE_OP_ACQUIRE, 2);
+        mortise_op downgrade = op_of(MORTISE_OP_RENEW, 1), release = op_of(MORTISE_OP_RELEASE, 1);
+        open_with_folder();
+        start(&held);
+        finish_with(&held, MORTISE_OK);
+        downgrade.flags = MORTISE_OP_DOWNGRADE;
+        start(&downgrade);
+        finish_with(&downgrade, MORTISE_OK);
+        shared.mode = MORTISE_SHARED;
+        shared.flags = MORTISE_OP_TRY;
+        strdups = at;
+        start(&shared);
+        CU_ASSERT(finish(&shared));
+        CU_ASSERT(shared.status != MORTISE_BUSY);
+        no_memory |= shared.status == MORTISE_NOMEM;
+        has_failed = strdups == 0;
+        strdups = 0;
+        start(&release);
+        finish_with(&release, MORTISE_OK);
+        release_and_close(2, shared.status == MORTISE_OK ? MORTISE_OK : MORTISE_LOST);
+    }
+    CU_ASSERT(no_memory);
 }
 
 /* A shared acquire reads that the exclusive node before it is shared by now, and has no memory for its name. */
@@ -148,7 +222,9 @@ int main(void)
 {
     CU_TestInfo tests[] = {{"connected, and not told", test_connected_is_missed},
                            {"deleted, and not told", test_deleted_is_missed},
+                           {"not told, with a lease", test_missed_by_a_holder},
                            {"opened, and forgotten", test_opened_is_forgotten},
+                           {"a try forgets that it is opened", test_opened_is_forgotten_by_a_try},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper memory", tests);
 }
