@@ -116,17 +116,35 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
-/* Nobody is in the stack any more. A thread that had stood still there may have left cancels behind, or answers of which requests
- * came that nobody has canceled; and what ends an acquire may begin a release. The modules get all of that before they are closed:
- * every op is completed or canceled by then (driver.h). */
-static void cancel_rest(struct client *client)
+/* The calls have left. A thread that had stood still in the stack may have left cancels behind, or brought answers of which
+ * requests came that nobody has canceled: the modules get all of that before they are closed (driver.h). */
+static void cancel_rest(struct client *client, int64_t until_ns)
 {
+    struct locks *locks = &client->locks;
+    pthread_mutex_lock(&locks->lock);
+    bool is_left = locks->outstanding > 0;
+    if (is_left)
+        claims_abandon_locked(locks);
+    locks_unlock(locks, START_DETACHED);
+    if (is_left)
+        wait_drained(client, until_ns);
+}
+
+/* No thread is in the stack any more. One that came back only now has left what cancel_rest() is about, and no other is there to
+ * do it. So this thread enters the stack; what ends an acquire may begin a release there, which is canceled in its turn. */
+static void cancel_last(struct client *client)
+{
+    struct locks *locks = &client->locks;
     enum { ROUNDS = 3 };
-    for (int i = 0; i < ROUNDS; i++) {
-        pthread_mutex_lock(&client->locks.lock);
-        claims_abandon_locked(&client->locks);
-        locks_unlock(&client->locks, START_DETACHED);
-        pump_kick(&client->pump);
+    bool is_left = true;
+    for (int i = 0; i < ROUNDS && is_left; i++) {
+        pthread_mutex_lock(&locks->lock);
+        is_left = locks->outstanding > 0;
+        if (is_left)
+            claims_abandon_locked(locks);
+        locks_unlock(locks, START_DETACHED);
+        if (is_left)
+            pump_kick(&client->pump);
     }
 }
 
@@ -146,10 +164,12 @@ static bool close_stack(struct client *client, int64_t until_ns)
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
     bool watched = watchdog_stop(&client->locks, stop_ns);
+    if (left && watched)
+        cancel_rest(client, stop_ns);
     bool stopped = pump_stop(&client->pump, stop_ns);
     if (!left || !watched || !stopped)
         return false;
-    cancel_rest(client);
+    cancel_last(client);
     link_end(&client->locks.witness, client->locks.area.in_use == 0);
     area_drop(&client->locks.area);
     loader_close_all(&client->loader);

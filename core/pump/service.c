@@ -112,6 +112,8 @@ static void *service_main(void *argument)
         else if (wait_grace_locked(pump))
             lead_locked(pump);
     }
+    if (!pump->inside && pump_has_work_locked(pump)) /* that a caller has left to it */
+        pump_serve_locked(pump);
     pump->service_runs = false;
     pthread_cond_broadcast(&pump->left);
     pthread_mutex_unlock(&pump->lock);
