@@ -4,12 +4,13 @@ import http.client
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 
-from rig import COMMAND, Holder, Redis, Serve, end_started, listed, main, spawned, steady, until
+from rig import COMMAND, Holder, Proxy, Redis, Serve, end_started, listed, main, spawned, steady, until
 
 CSP = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
        "form-action 'none'; frame-ancestors 'none'")
@@ -273,6 +274,32 @@ def the_backend_goes(folder):
     holder.kill()
 
 
+def it_is_seen_soon_that_the_backend_is_back(folder):
+    """A listing fails after some seconds; the one after it must not wait for four times as long."""
+    proxy, where = Proxy(folder, Redis(folder).port), os.path.join(folder, "mortise.conf")
+    with open(where, "w") as file:
+        file.write("[mortise]\ndriver = redis\nunreachable_timeout = 6s\nclose_timeout = 300ms\n[redis]\ncommand_timeout = 6s\nservers = 127.0.0.1:%s\n" % proxy.port)
+    serve = Serve(folder, where, "--interval", "200ms")
+    until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    held = time.monotonic()
+    proxy.do("hold")
+    until("the listing fails", lambda: serve.ask("/healthz")[0] == 503)
+    proxy.do("pass")
+    healed = time.monotonic()
+    until("it answers again", lambda: serve.ask("/healthz")[0] == 200)
+    assert time.monotonic() - healed < 2 * (healed - held), (held, healed, time.monotonic())
+    # Stopped in the middle of a listing: the page goes on after that.
+    proxy.do("hold")
+    taken = re.search(r"up_taken=(\d+)", proxy.do("count"))[1]
+    until("a listing is under way", lambda: re.search(r"up_taken=(\d+)", proxy.do("count"))[1] != taken)
+    serve.process.send_signal(signal.SIGSTOP)
+    proxy.do("pass")
+    serve.process.send_signal(signal.SIGCONT)
+    before = serve.json()["at_ms"]
+    until("another answer", lambda: serve.json()["at_ms"] > before and serve.json()["state"] == "up")
+    assert serve.end() == 0
+
+
 def an_expired_claim_is_counted(folder):
     where, holder, other = sqlite(folder), Holder(sqlite(folder)), Holder(sqlite(folder))
     holder.acquire("dies", 5000)  # half of that is ten listings, so that a busy machine misses none
@@ -384,5 +411,5 @@ if sys.argv[1:2] == ["--of-other-hosts"]:
         end_started()
     sys.exit()
 main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, another_host,
-      one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd,
+      one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, it_is_seen_soon_that_the_backend_is_back, an_expired_claim_is_counted, a_socket_from_systemd,
       started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid])

@@ -144,6 +144,20 @@ class Redis:
         return done.stdout
 
 
+class Proxy:
+    """What a network does to the connections to a backend, on command: see tests/proxy/main.c."""
+
+    def __init__(self, folder, port):
+        self.control = os.path.join(folder, "proxy")
+        process = subprocess.Popen([os.environ["MORTISE_PROXY"], self.control, "127.0.0.1", port], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        self.port = process.stdout.readline().strip().removeprefix("PORT=")
+
+    def do(self, *words):
+        return subprocess.run([os.environ["MORTISE_PROXY"], "say", self.control, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def end_started():
     for process in started:
         if process.poll() is None:

@@ -1,7 +1,6 @@
 /* ask.c - the thread that asks the backend for the held names, and makes the texts of each answer.
  *
- * One listing serves all visitors. The pause after a listing is at least four times as long as the listing took, so that
- * a large backend spends at most a fifth of the time on it. */
+ * One listing serves all visitors. pause.c says how long the pause after it is. */
 #include "serve.h"
 
 #include "clock.h"
@@ -9,6 +8,7 @@
 #include "holders.h"
 #include "json.h"
 #include "output.h"
+#include "pause.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -121,26 +121,26 @@ static void publish(struct asker *asker, struct answer *answer)
     eventfd_write(asker->news, 1);
 }
 
-static bool is_over(struct asker *asker, int64_t took_ms)
+static bool is_over(struct asker *asker, int pause)
 {
     struct pollfd fd = {.fd = asker->stop, .events = POLLIN};
-    const int64_t pause_ms = took_ms * 4 > asker->interval_ms ? took_ms * 4 : asker->interval_ms;
 
-    return poll(&fd, 1, (int)pause_ms) > 0;
+    return poll(&fd, 1, pause) > 0;
 }
 
 static void *ask(void *argument)
 {
     struct asker *asker = argument;
-    int64_t took_ms;
+    int pause;
 
     do {
         struct answer answer = {0};
         set_asking(asker, boottime_ns());
         list(asker, &answer);
-        took_ms = (boottime_ns() - answer.began_ns) / 1000000;
+        pause = pause_ms(answer.status == MORTISE_OK, (boottime_ns() - answer.began_ns) / 1000000,
+                         asker->interval_ms);
         publish(asker, &answer);
-    } while (!is_over(asker, took_ms));
+    } while (!is_over(asker, pause));
     return NULL;
 }
 
