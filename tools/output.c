@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,16 +24,13 @@ void keep_streams(void)
         close(fd);
 }
 
-void say(const char *format, ...)
+static void say_line(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+static void say_line(const char *format, va_list arguments)
 {
-    char line[4096] = "mortise: ";
+    char line[4096] = "mortise: "; /* no longer than PIPE_BUF, see say_if_possible() */
     const size_t head = strlen(line);
-    va_list arguments;
 
-    va_start(arguments, format);
-    int length = vsnprintf(line + head, sizeof line - head - 1, format, arguments);
-    va_end(arguments);
-    if (length < 0)
+    if (vsnprintf(line + head, sizeof line - head - 1, format, arguments) < 0)
         return;
     size_t used = strlen(line);
     line[used++] = '\n';
@@ -42,12 +40,40 @@ void say(const char *format, ...)
         continue;
 }
 
-void say_error(const mortise_error *error)
+void say(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say_line(format, arguments);
+    va_end(arguments);
+}
+
+/* A pipe that is writable takes PIPE_BUF bytes at once. O_NONBLOCK would be a flag of all processes that share stderr. */
+bool say_if_possible(const char *format, ...)
+{
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    va_list arguments;
+
+    if (poll(&out, 1, 0) != 1)
+        return false;
+    va_start(arguments, format);
+    say_line(format, arguments);
+    va_end(arguments);
+    return true;
+}
+
+const char *error_text(const mortise_error *error)
 {
     const char *text = error->message[0] ? error->message : mortise_status_text(error->status);
 
     /* Messages of the core may begin with its name already. */
-    say("%s", strncmp(text, "mortise: ", 9) == 0 ? text + 9 : text);
+    return strncmp(text, "mortise: ", 9) == 0 ? text + 9 : text;
+}
+
+void say_error(const mortise_error *error)
+{
+    say("%s", error_text(error));
 }
 
 bool on_terminal(void)

@@ -11,6 +11,11 @@
 void keep_streams(void);
 /* Prints one line to stderr, "mortise: …", in one write(2). Quote foreign bytes first (text.h). */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a program that must go on when the reader of stderr is stuck: false, and nothing printed, if stderr takes no
+ * line now. */
+bool say_if_possible(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The message, or what its status means. */
+const char *error_text(const mortise_error *error);
 void say_error(const mortise_error *error);
 /* Whether stdout is a terminal, and whether the user wants colour there. */
 bool on_terminal(void);

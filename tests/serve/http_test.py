@@ -3,6 +3,7 @@ import base64
 import http.client
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -300,6 +301,32 @@ def it_is_seen_soon_that_the_backend_is_back(folder):
     assert serve.end() == 0
 
 
+def nobody_reads_what_it_says(folder):
+    """stderr is a full pipe: it serves on, and a signal ends it."""
+    redis, where, pipe = Redis(folder), os.path.join(folder, "mortise.conf"), os.path.join(folder, "pipe")
+    with open(where, "w") as file:
+        file.write("[mortise]\ndriver = redis\nunreachable_timeout = 300ms\nclose_timeout = 300ms\n[redis]\nservers = 127.0.0.1:%s\n" % redis.port)
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # not the one that serve has: the flag is of this one alone
+    with open(pipe, "wb", buffering=0) as stderr:
+        serve = Serve.by_its_port(spawned([COMMAND, "-C", where, "serve", "--listen", "127.0.0.1:0", "--interval", "200ms"], stderr=stderr),
+                                  lambda: os.read(end, 4096).decode() if select.select([end], [], [], 0)[0] else "")
+    until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    for size in (4096, 1):
+        try:
+            while True:
+                os.write(end, b"x" * size)
+        except BlockingIOError:
+            pass
+    redis.do("kill")
+    until("it is seen", lambda: serve.ask("/healthz")[0] == 503)
+    redis.do("start")
+    until("it answers again", lambda: serve.ask("/healthz")[0] == 200)
+    assert serve.end() == 0
+    assert set(os.read(end, 1 << 20)) == {ord("x")}
+    os.close(end)
+
+
 def an_expired_claim_is_counted(folder):
     where, holder, other = sqlite(folder), Holder(sqlite(folder)), Holder(sqlite(folder))
     holder.acquire("dies", 5000)  # half of that is ten listings, so that a busy machine misses none
@@ -411,5 +438,5 @@ if sys.argv[1:2] == ["--of-other-hosts"]:
         end_started()
     sys.exit()
 main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, another_host,
-      one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, it_is_seen_soon_that_the_backend_is_back, an_expired_claim_is_counted, a_socket_from_systemd,
+      one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, it_is_seen_soon_that_the_backend_is_back, nobody_reads_what_it_says, an_expired_claim_is_counted, a_socket_from_systemd,
       started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid])

@@ -80,6 +80,14 @@ class Serve:
         started.append(self.process)
         self.port = int(until("it listens", self.listens))
 
+    @classmethod
+    def by_its_port(cls, process, says):
+        """One that the test has started, which keeps its stderr: says() is what has come of that."""
+        serve = cls.__new__(cls)
+        serve.process, serve.says = process, says
+        serve.port = int(until("it listens", serve.listens))
+        return serve
+
     def says(self):
         with open(self.log) as log:
             return log.read()

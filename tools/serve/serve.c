@@ -83,12 +83,13 @@ static int on_news(struct serve *serve)
     return -1;
 }
 
+/* Whoever reads stderr may be stuck: that must not stop the page, nor the signals. */
 static void announce(const struct board *board, enum backend_state before)
 {
     if (board->state == DOWN && before != DOWN)
-        say("serve: no answer from the backend: %.1000s", board->error);
+        say_if_possible("serve: no answer from the backend: %.1000s", board->error);
     else if (board->state == UP && before == DOWN)
-        say("serve: the backend answers again");
+        say_if_possible("serve: the backend answers again");
 }
 
 static int loop(struct serve *serve)
@@ -134,7 +135,7 @@ static int run(struct serve *serve)
     board_begin(&serve->board);
     serve->asker = asker_start(serve->board.client, serve->board.prefix, serve->board.interval_ms);
     serve->http = http_start(serve->listener.fd, &serve->access, &serve->board);
-    say("serve: %s", serve->listener.shown);
+    say_if_possible("serve: %s", serve->listener.shown);
     const int code = loop(serve);
     http_stop(serve->http);
     /* From here on a signal ends the program, because closing may wait for a backend that does not answer. */
