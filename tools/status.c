@@ -24,7 +24,9 @@ static const char status_help[] =
     "fencing token (for `mortise break`), and the number of waiters. If several leases share a\n"
     "lock, it shows each of them.\n"
     "\n"
-    "      --json                print an array of objects; unknown is null, tokens are strings\n"
+    "      --json                print an array of objects; unknown is null, tokens are strings.\n"
+    "                            If the backend does not answer, the last object has only the\n"
+    "                            name and the problem; names after it are not asked about\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "On a terminal it prints a table, elsewhere one line for each lock (for each holder of a\n"
@@ -37,7 +39,8 @@ static const char list_help[] =
     "Lists the held locks whose names begin with PREFIX, in byte order. Of a shared lock it\n"
     "shows the oldest holder; `mortise status NAME` shows all.\n"
     "\n"
-    "      --json                print an array of objects, as `mortise status` does\n"
+    "      --json                print an array of objects, as `mortise status` does; nothing if\n"
+    "                            the backend does not answer\n"
     "      --prometheus          print metrics: held names, waiters and the oldest holder, by the\n"
     "                            part of the name up to its first / or :. If the backend does not\n"
     "                            answer, they say so, and the exit code is 69\n"
@@ -53,9 +56,10 @@ static const struct option list_options[] = {{"json", no_argument, NULL, OPTION_
                                              COMMON_OPTIONS,
                                              {0}};
 
-/* Where answers go: into a table that is printed at the end, or out as JSON at once. */
+/* Where answers go: into a table that is printed at the end, or out as JSON at once. The array is opened by what comes first:
+ * without any answer nothing is printed, because a script would take an empty array for one. */
 struct sink {
-    bool as_json;
+    bool as_json, open;
     struct table table;
     struct json json;
 };
@@ -64,8 +68,13 @@ static void sink_begin(struct sink *sink, bool as_json)
 {
     *sink = (struct sink){.as_json = as_json, .json = {.out = stdout}};
     holders_begin(&sink->table);
-    if (as_json)
+}
+
+static void sink_open(struct sink *sink)
+{
+    if (!sink->open)
         json_open(&sink->json, '[');
+    sink->open = true;
 }
 
 static bool sink_put(const mortise_info *info, void *user_data)
@@ -76,10 +85,23 @@ static bool sink_put(const mortise_info *info, void *user_data)
         holders_row(&sink->table, info);
         return true;
     }
+    sink_open(sink);
     json_open(&sink->json, '{');
     holders_json(&sink->json, info);
     json_close(&sink->json, '}');
     return true;
+}
+
+static void put_problem(struct sink *sink, const char *name, const mortise_error *error)
+{
+    say_error(error);
+    if (!sink->as_json)
+        return;
+    sink_open(sink);
+    json_open(&sink->json, '{');
+    json_text(&sink->json, "name", name);
+    json_text(&sink->json, "problem", error_text(error));
+    json_close(&sink->json, '}');
 }
 
 /* The leases that share one lock. */
@@ -105,6 +127,7 @@ static void put_shared(struct sink *sink, const mortise_info *info, const struct
             holders_row(&sink->table, &sharers->infos[i]);
         return;
     }
+    sink_open(sink);
     json_open(&sink->json, '{');
     holders_json(&sink->json, info);
     json_key(&sink->json, "shared_by");
@@ -137,7 +160,9 @@ static mortise_status put_name(struct sink *sink, mortise_client *client, const 
 
 static int sink_end(struct sink *sink, int code)
 {
-    if (sink->as_json) {
+    if (sink->as_json && code == EXIT_DONE)
+        sink_open(sink);
+    if (sink->open) {
         json_close(&sink->json, ']');
         putchar('\n');
     } else if (sink->table.rows > 0) {
@@ -174,7 +199,7 @@ static int show_names(mortise_client *client, char **names, bool as_json)
         mortise_error error;
         mortise_status status = put_name(&sink, client, *names, &error);
         if (status != MORTISE_OK)
-            say_error(&error), code = exit_code_of(status);
+            put_problem(&sink, *names, &error), code = exit_code_of(status);
     }
     return sink_end(&sink, code);
 }

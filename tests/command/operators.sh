@@ -38,6 +38,22 @@ kill -INT $waiter
 wait $waiter 2>/dev/null
 let_go "$HOLDER"
 
+what "a backend that does not answer"
+printf '%s\n' '[mortise]' 'driver = redis' 'unreachable_timeout = 200ms' '[redis]' 'servers = 127.0.0.1:1' >"$DIR/away.conf"
+if "$BIN" drivers redis >/dev/null 2>&1; then
+    "$BIN" -C "$DIR/away.conf" list --json >"$DIR/out" 2>"$DIR/err"
+    same "list --json" 69 $?
+    same "prints no array: an empty one would be an answer" "" "$(cat "$DIR/out")"
+    has_line "says why" "$DIR/err" '^mortise: .*127\.0\.0\.1:1'
+    "$BIN" -C "$DIR/away.conf" status --json "${N}a" "${N}b" >"$DIR/out" 2>"$DIR/err"
+    same "status --json" 69 $?
+    json_says "the problem in place of an answer" "$DIR/out" \
+        "len(d)==1 and set(d[0])=={'name','problem'} and d[0]['name']=='${N}a' and '127.0.0.1:1' in d[0]['problem']"
+    "$BIN" -C "$DIR/away.conf" status "${N}a" >"$DIR/out" 2>"$DIR/err"
+    same "status" 69 $?
+    same "prints no line" "" "$(cat "$DIR/out")"
+fi
+
 what "a hundred locks"
 # one process holds them all: a run inside of a run, a hundred deep, would be a hundred times three
 for i in $(seq -w 100); do
