@@ -1,6 +1,7 @@
 /* backend_metrics.c - counts of the held names by prefix, and their text in the format of Prometheus. */
 #include "backend_metrics.h"
 
+#include "connect.h"
 #include "output.h"
 #include "text.h"
 
@@ -119,9 +120,15 @@ static void write_label(FILE *out, const char *key, const char *text)
 static void write_labels(FILE *out, mortise_client *client)
 {
     mortise_module_info info = {.size = sizeof info};
-    const char *where = mortise_config_source(client);
+    const char *driver = "", *where = "";
 
-    write_label(out, "driver", mortise_module_at(client, 0, &info) ? info.section : "");
+    if (client == NULL) {
+        config_unopened(&driver, &where);
+    } else {
+        driver = mortise_module_at(client, 0, &info) ? info.section : "";
+        where = mortise_config_source(client);
+    }
+    write_label(out, "driver", driver);
     putc(',', out);
     write_label(out, "config", where ? where : "");
 }
@@ -200,6 +207,8 @@ void metrics_write(FILE *out, mortise_client *client, const struct tally *tally,
 
     metrics_write_one(out, client, "mortise_backend_up", "gauge",
                       "1 if the backend answered the last listing, else 0.", tally != NULL);
+    if (client == NULL)
+        return;
     write_head(out, "mortise_backend_list_seconds", "gauge", "How long the last listing took.");
     write_ms(out, client, "mortise_backend_list_seconds", took_ms);
     if (tally == NULL)

@@ -36,7 +36,8 @@ int64_t tally_waiters(const struct tally *tally);
 /* -1: nothing is held, or the backend does not say. */
 int64_t tally_oldest_ms(const struct tally *tally);
 
-/* The text of all metrics. `tally` is NULL if the backend did not answer. `took_ms` is how long the listing took. */
+/* The text of all metrics. `tally` is NULL if the backend did not answer. `took_ms` is how long the listing took. `client` is
+ * NULL, and so is `tally`, if it could not be opened. */
 void metrics_write(FILE *out, mortise_client *client, const struct tally *tally, int64_t took_ms);
 /* One more metric, with the same labels. */
 void metrics_write_one(FILE *out, mortise_client *client, const char *name, const char *type,

@@ -7,6 +7,9 @@
 #include <mortise/witness.h>
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *config_where;
 
@@ -26,6 +29,20 @@ mortise_client *open_client(int *code)
     mortise_error error;
     mortise_status status = mortise_open(config_where, &client, &error);
     return opened(status, client, &error, code);
+}
+
+/* A URL with an authority or a query may have a password there; so may what was meant as one ("redis//user:password@host"). */
+void config_unopened(const char **driver, const char **where)
+{
+    static char scheme[64];
+    const char *named = config_where != NULL ? config_where : secure_getenv("MORTISE_CONFIG");
+
+    named = named != NULL ? named : "";
+    const size_t length = strspn(named, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    const bool is_url = length > 0 && named[length] == ':';
+    snprintf(scheme, sizeof scheme, "%.*s", is_url ? (int)length : 0, named);
+    *driver = scheme;
+    *where = strpbrk(named, "@?") != NULL || strstr(named, "//") != NULL ? scheme : named;
 }
 
 mortise_client *open_witnessed_client(int socket, int *code)

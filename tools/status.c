@@ -43,7 +43,8 @@ static const char list_help[] =
     "                            the backend does not answer\n"
     "      --prometheus          print metrics: held names, waiters and the oldest holder, by the\n"
     "                            part of the name up to its first / or :. If the backend does not\n"
-    "                            answer, they say so, and the exit code is 69\n"
+    "                            answer, or the config is wrong, they say so, and the exit code\n"
+    "                            is 69 or 78\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 answered, 64 usage, 69 backend unreachable or cannot list, 78 config.\n";
@@ -276,6 +277,10 @@ int command_list(int argc, char **argv)
     if (strlen(prefix) > MORTISE_NAME_MAX)
         return bad_usage(argv[0], "the prefix is longer than %d bytes", MORTISE_NAME_MAX);
     mortise_client *client = open_client(&code);
+    if (client == NULL && as_metrics) {
+        metrics_write(stdout, NULL, NULL, 0);
+        return finish_output(code);
+    }
     if (client == NULL)
         return code;
     code = as_metrics ? list_metrics(client, prefix) : list_names(client, prefix, as_json);

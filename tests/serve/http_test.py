@@ -431,6 +431,27 @@ def metrics_are_few_and_valid(folder):
     serve.end(), holder.kill()
 
 
+def metrics_of_what_cannot_be_opened(folder):
+    """An alert that looks for mortise_backend_up == 0 sees nothing in an empty file."""
+    junk, conf = os.path.join(folder, "junk.db"), os.path.join(folder, "mortise.conf")
+    with open(junk, "wb") as file:
+        file.write(b"no database, but long enough that SQLite looks at it\n" * 100)
+    with open(conf, "w") as file:
+        file.write("[mortise]\ndriver = sqlite\n[sqlite]\npath = %s\n" % junk)
+    secret = "redis://me:hunter2@127.0.0.1:1/x?password=hunter2"
+    for where, code, driver, config in (("sqlite:" + junk, 69, "sqlite", "sqlite:" + junk), (conf, 69, "", conf), (conf + ".none", 78, "", conf + ".none"),
+                                        (secret, 78, "redis", "redis"), (secret.replace(":", "", 1), 78, "", ""),
+                                        ("nodriver:/x", 78, "nodriver", "nodriver:/x")):
+        for words, named in (["-C", where], None), ([], where):
+            done = subprocess.run([COMMAND, *words, "list", "--prometheus"], capture_output=True, text=True,
+                                  env={k: v for k, v in os.environ.items() if k != "MORTISE_CONFIG"} | ({"MORTISE_CONFIG": named} if named else {}))
+            lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+            assert done.returncode == code and lines == ['mortise_backend_up{driver="%s",config="%s"} 0' % (driver, config)], (where, done)
+            assert "hunter2" not in done.stdout + done.stderr, done
+        done = subprocess.run([COMMAND, "-C", where, "list", "--json"], capture_output=True, text=True)
+        assert done.returncode == code and done.stdout == "", done
+
+
 if sys.argv[1:2] == ["--of-other-hosts"]:
     try:
         of_other_hosts(*sys.argv[2:])
@@ -439,4 +460,4 @@ if sys.argv[1:2] == ["--of-other-hosts"]:
     sys.exit()
 main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, another_host,
       one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, it_is_seen_soon_that_the_backend_is_back, nobody_reads_what_it_says, an_expired_claim_is_counted, a_socket_from_systemd,
-      started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid])
+      started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid, metrics_of_what_cannot_be_opened])
