@@ -48,8 +48,9 @@
  *     left; or ASK, if none does. No key comes into being at the source any more, so all that this lock has is at the target then,
  *     where the script goes on, whether the rest of the slot has arrived or not. Renewals of exclusive leases name one key, and
  *     never wait; those of shared ones name three.
- *   A script at the source deletes a key, and then needs it again: see "Script attempted" above. A place can be lost with it;
- *     its waiter takes another one at its next refresh.
+ *   A script at the source needs a key that it has deleted, or that is not there (as those of holders who share): see "Script
+ *     attempted" above. A release gives the lock to nobody then. A place can be lost with it; its waiter takes another one at its
+ *     next refresh.
  *   A master fails: its connection breaks or is silent (command_timeout), a look is wanted, and every lease is renewed at once
  *     (host->doubt). A claim that the new master has is found; one that it does not have is LOST. While there are leases,
  *     the driver looks at its connections even if nobody asks anything (failover.c).

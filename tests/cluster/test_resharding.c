@@ -185,32 +185,72 @@ static void test_told(void)
     close_client(client);
 }
 
-/* The queue's only place is a dead client's, and the slot is on its way. The release pops it, the queue is gone from the node, which
- * serves only what is there: the lock must not stay the dead one's. */
+/* A taker that waits for it, first of all. */
+static bool start_waiter(struct test_process *taker, const char *name, const char *settings)
+{
+    return start_taker(&fleet.node[1], taker, settings) &&
+           CHECK(test_say(taker, "acquire %s -1 %d", name, LONG_MS)) &&
+           CHECK(wait_queue(&fleet.node[1], name, 1));
+}
+
+/* A dead client has a place in the queue, and the slot is on its way. The release pops it, and the node serves only the keys that are
+ * there: the lock must not stay the dead one's. */
 static void test_dead_waiter(void)
 {
     struct test_process taker;
     struct move move;
-    char name[48], line[100];
-    struct server *node = &fleet.node[1];
+    char name[48];
     mortise_client *client = fleet_open(&fleet, NULL, NULL),
                    *other = fleet_open(&fleet, NULL, NULL);
     name_on(&fleet, 1, "dead", name);
     mortise_lease *lease = take(client, name);
-    snprintf(line, sizeof line, "acquire %s -1 %d", name, LONG_MS);
-    if (start_taker(node, &taker, NULL) && CHECK(test_say(&taker, "%s", line))) {
-        CHECK(wait_queue(node, name, 1));
+    if (start_waiter(&taker, name, NULL))
         test_kill(&taker);
-    }
-    CHECK(wait_inboxes(node, 0));
+    CHECK(wait_inboxes(&fleet.node[1], 0));
     move_begin(&move, &fleet, slot_of(&fleet, name), 2);
     give(lease);
-    CHECK(holds(node, name) == 0 && queue_length(node, name) != 1);
+    CHECK(holds(&fleet.node[1], name) == 0 && queue_length(&fleet.node[1], name) != 1);
     move_end(&move);
     give(take(other, name));
     move_slot(&fleet, move.slot, 1);
     close_client(other);
     close_client(client);
+}
+
+/* The same, and one that would share comes next: the node that the slot leaves cannot make the keys of holders. */
+static void share_next(const char *settings, const char *name, bool dead)
+{
+    struct pending pending = PENDING_INIT;
+    struct test_process taker;
+    struct move move;
+    struct server *node = &fleet.node[1];
+    mortise_client *client = fleet_open(&fleet, NULL, settings),
+                   *other = fleet_open(&fleet, NULL, settings);
+    mortise_lease *lease = take(client, name);
+    bool started = dead && start_waiter(&taker, name, settings);
+    pending_start(&pending, other, name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .mode = MORTISE_SHARED));
+    CHECK(wait_queue(node, name, dead ? 2 : 1));
+    if (started)
+        test_kill(&taker);
+    CHECK(wait_inboxes(node, 1));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    give(lease);
+    CHECK(holds(node, name) == 0 && queue_length(node, name) != 1);
+    move_end(&move);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
+static void test_share_next(void)
+{
+    char name[48];
+    name_on(&fleet, 1, "next", name);
+    share_next(NULL, name, false);
+    share_next(NULL, name, true);
 }
 
 /* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
@@ -320,6 +360,7 @@ static const CU_TestInfo tests[] = {
     {"the slot is on its way, requests of two steps", test_steps},
     {"the slot is on its way, a waiter without a queue", test_told},
     {"the slot is on its way, a waiter is dead", test_dead_waiter},
+    {"the slot is on its way, the next would share", test_share_next},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,
 };

@@ -98,9 +98,12 @@ local function shared(lock, queue, hash, now)
     function s.has_room(permits)
         return s.count and s.permits == permits and (permits == 0 or s.count < permits)
     end
-    -- What may be refused comes before the lock is touched.
+    -- What may be refused comes before the lock is touched: in a slot that is on its way the server refuses to make a key.
     local function write(grant, ends, note, begins)
         if begins then
+            if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
+                call('del', holders, notes)
+            end
             call('hset', notes, 'phase', s.phase, 'permits', text(s.permits))
         end
         call('hset', notes, grant, note)
@@ -122,9 +125,6 @@ local function shared(lock, queue, hash, now)
     function s.add(grant, ends, note, permits)
         local begins = not s.count
         if begins then
-            if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
-                call('del', holders, notes)
-            end
             s.phase, s.permits, s.count, s.touched = 'shared:' .. sub(grant, 1, 25), permits, 0, false
         end
         s.count = s.count + 1
@@ -136,7 +136,7 @@ local function shared(lock, queue, hash, now)
         elseif s.touched then
             finish()
         else
-            call('del', holders, notes)
+            pcall(call, 'del', holders, notes) -- refused, too, if the server refuses to make them
             s.count = nil
         end
         return type(refused) == 'table' and refused or redis.error_reply(refused)
