@@ -103,7 +103,8 @@ static void ask_role(struct driver *driver, mortise_op *op, mortise_status verdi
 void answer_released(struct driver *driver, mortise_op *op, int64_t answer)
 {
     op->sure = uncertain_is_sure(driver, &op->grant);
-    if (answer == 2 && data_of(op)->asking)
+    /* Whatever it is: an earlier one may have been executed, and its reply lost. */
+    if (data_of(op)->asking)
         driver->routes->released(driver, op);
     if (answer == 2)
         op_complete(driver, op, MORTISE_OK);

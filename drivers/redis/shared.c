@@ -158,6 +158,8 @@ void shared_release(struct request *request)
 
 static void downgraded(struct request *request, redisReply *reply)
 {
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 2 && data_of(request->op)->asking)
+        request->driver->routes->released(request->driver, request->op);
     if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
         answer_renewed(request->driver, request->op, (char)('0' + reply->integer),
                        request->call.sent_ns);

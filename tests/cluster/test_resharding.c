@@ -160,29 +160,61 @@ static bool is_listened_to(void *name)
     return is;
 }
 
-/* Without a queue. The release is executed at the new node; its waiter listens to the former one, which has the slot still. */
-static void test_told(void)
+/* What the holder does while its lock is at the new node. */
+static void gives(mortise_lease *lease, const char *name)
+{
+    (void)name;
+    give(lease);
+}
+
+/* As if this release had been executed before, and its reply lost. */
+static void gives_again(mortise_lease *lease, const char *name)
+{
+    freeReplyObject(ask(&fleet.node[2], "ASKING"));
+    CHECK(ask_number(&fleet.node[2], "DEL mortise:%s", name) == 1);
+    EXPECT(LOST, mortise_release(lease, &detail));
+}
+
+static void downgrades(mortise_lease *lease, const char *name)
+{
+    (void)name;
+    EXPECT(OK, mortise_downgrade(lease, &detail));
+}
+
+/* Without a queue. The new node executes it; the waiter listens to the former one, which has the slot still. */
+static void tell(const char *name, mortise_mode mode,
+                 void (*then)(mortise_lease *lease, const char *name))
 {
     struct pending pending = PENDING_INIT;
     struct move move;
-    char name[48];
     mortise_client *client = fleet_open(&fleet, NULL, "queue = no\n"),
                    *other = fleet_open(&fleet, NULL, "queue = no\n");
-    name_on(&fleet, 1, "told", name);
     mortise_lease *lease = take(client, name);
-    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    CHECK(test_poll(is_listened_to, name, TEST_PATIENCE_MS));
+    pending_start(&pending, other, name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .mode = mode));
+    CHECK(test_poll(is_listened_to, (void *)(uintptr_t)name, TEST_PATIENCE_MS));
     EXPECT(BUSY, try_once(other, name)); /* what it asked before was answered */
     move_begin(&move, &fleet, slot_of(&fleet, name), 2);
     move_keys(&move);
-    give(lease);
+    then(lease, name);
     CHECK(test_count_wait(&pending.calls, 1));
     move_end(&move);
     EXPECT(OK, pending_join(&pending));
     give(pending.lease);
+    if (then == downgrades)
+        give(lease);
     move_slot(&fleet, move.slot, 1);
     close_client(other);
     close_client(client);
+}
+
+static void test_told(void)
+{
+    char name[48];
+    name_on(&fleet, 1, "told", name);
+    tell(name, MORTISE_EXCLUSIVE, gives);
+    tell(name, MORTISE_EXCLUSIVE, gives_again);
+    tell(name, MORTISE_SHARED, downgrades);
 }
 
 /* A taker that waits for it, first of all. */
