@@ -7,6 +7,8 @@
 static struct fleet fleet;
 
 #define QUICK "renew_every = 100ms\n"
+/* A place that is lost with a move is taken again after a third of it. */
+#define TURN_MS 12000
 
 /* ---- only the new node may be asked ------------------------------------------------------------------------------- */
 
@@ -227,16 +229,14 @@ static bool start_waiter(struct test_process *taker, const char *name, const cha
 
 /* A dead client has a place in the queue, and the slot is on its way. The release pops it, and the node serves only the keys that are
  * there: the lock must not stay the dead one's. */
-static void test_dead_waiter(void)
+static void die_next(const char *settings, const char *name)
 {
     struct test_process taker;
     struct move move;
-    char name[48];
-    mortise_client *client = fleet_open(&fleet, NULL, NULL),
-                   *other = fleet_open(&fleet, NULL, NULL);
-    name_on(&fleet, 1, "dead", name);
+    mortise_client *client = fleet_open(&fleet, NULL, settings),
+                   *other = fleet_open(&fleet, NULL, settings);
     mortise_lease *lease = take(client, name);
-    if (start_waiter(&taker, name, NULL))
+    if (start_waiter(&taker, name, settings))
         test_kill(&taker);
     CHECK(wait_inboxes(&fleet.node[1], 0));
     move_begin(&move, &fleet, slot_of(&fleet, name), 2);
@@ -247,6 +247,46 @@ static void test_dead_waiter(void)
     move_slot(&fleet, move.slot, 1);
     close_client(other);
     close_client(client);
+}
+
+static void test_dead_waiter(void)
+{
+    char name[48];
+    name_on(&fleet, 1, "dead", name);
+    die_next(NULL, name);
+    die_next("mode = hash\n", name);
+}
+
+/* The same, and it lives: it gets the lock at the node that the slot leaves. Its owner makes no difference. */
+static void live_next(const char *settings, const char *name, const char *owner)
+{
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    mortise_client *client = fleet_open(&fleet, NULL, settings),
+                   *other = fleet_open(&fleet, NULL, settings);
+    mortise_lease *lease = take(client, name);
+    pending_start(&pending, other, name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = TURN_MS, .owner = owner));
+    CHECK(wait_queue(&fleet.node[1], name, 1) && wait_inboxes(&fleet.node[1], 1));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    give(lease);
+    CHECK(test_count_wait(&pending.calls, 1) && holds(&fleet.node[1], name) == 1);
+    move_end(&move);
+    EXPECT(OK, pending_join(&pending));
+    SAFE(mortise_token(pending.lease) > mortise_token(lease));
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
+static void test_live_next(void)
+{
+    char name[48];
+    name_on(&fleet, 1, "live", name);
+    live_next(NULL, name, NULL);
+    live_next("mode = hash\n", name, NULL);
+    live_next("mode = hash\n", name, "us");
 }
 
 /* The same, and one that would share comes next: the node that the slot leaves cannot make the keys of holders. */
@@ -261,7 +301,7 @@ static void share_next(const char *settings, const char *name, bool dead)
     mortise_lease *lease = take(client, name);
     bool started = dead && start_waiter(&taker, name, settings);
     pending_start(&pending, other, name,
-                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .mode = MORTISE_SHARED));
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = TURN_MS, .mode = MORTISE_SHARED));
     CHECK(wait_queue(node, name, dead ? 2 : 1));
     if (started)
         test_kill(&taker);
@@ -283,13 +323,13 @@ static void test_share_next(void)
     name_on(&fleet, 1, "next", name);
     share_next(NULL, name, false);
     share_next(NULL, name, true);
+    share_next("mode = hash\n", name, false);
+    share_next("mode = hash\n", name, true);
 }
 
 /* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
 
 #define WAITERS 50
-/* A place that is lost with a move is taken again after a third of it. */
-#define TURN_MS 12000
 
 static struct crowd {
     pthread_mutex_t lock;
@@ -392,6 +432,7 @@ static const CU_TestInfo tests[] = {
     {"the slot is on its way, requests of two steps", test_steps},
     {"the slot is on its way, a waiter without a queue", test_told},
     {"the slot is on its way, a waiter is dead", test_dead_waiter},
+    {"the slot is on its way, the next waiter lives", test_live_next},
     {"the slot is on its way, the next would share", test_share_next},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,

@@ -10,7 +10,7 @@ local function add(lock, now, grant, ttl, note)
 end
 -- Those that wait on behalf of the owner that holds now hold with it.
 local function join(lock, queue, now, owner, token, last)
-    if owner == '' or call('exists', queue) == 0 then
+    if owner == '' or redis.pcall('exists', queue) ~= 1 then -- refused: see next_place()
         return
     end
     for _, place in ipairs(call('lrange', queue, 0, -1)) do
@@ -31,12 +31,25 @@ local function join(lock, queue, now, owner, token, last)
         end
     end
 end
--- A lock that never ends must not stay: the error, if it cannot be made to.
+-- In place of what the lock was. That is not deleted: in a slot that is on its way the server refuses to make a key. It lasts
+-- for as long first, lest it ends meanwhile. A lock that never ends must not stay: the error, if it cannot be made to.
 local function begin(lock, now, grant, token, ttl, owner, note)
-    call('del', lock)
-    call('hset', lock, 'o', owner, 't', token, 's', now)
-    local ends = add(lock, now, grant, ttl, note)
-    local done = redis.pcall('pexpireat', lock, text(ends))
+    local former, ends = call('hgetall', lock), math.floor(now / 1000) + ttl
+    local done = #former > 0 and redis.pcall('pexpireat', lock, text(ends))
+    if type(done) ~= 'table' then
+        call('hset', lock, 'o', owner, 't', token, 's', now)
+        add(lock, now, grant, ttl, note)
+        local gone = {}
+        for i = 1, #former, 2 do
+            if #former[i] > 1 and sub(former[i], 3) ~= grant then
+                gone[#gone + 1] = former[i]
+            end
+        end
+        for i = 1, #gone, 1000 do -- as many as the stack of Lua has room for
+            call('hdel', lock, unpack(gone, i, math.min(i + 999, #gone)))
+        end
+        done = done == 1 and 1 or redis.pcall('pexpireat', lock, text(ends))
+    end
     if type(done) == 'table' then
         call('del', lock)
         return done
