@@ -317,6 +317,17 @@ static bool obey(void)
     return false;
 }
 
+/* Every user of the host can read the arguments of a process, and a URL may hold a password. */
+static char *take_address(char *argument)
+{
+    char *where = strdup(argument);
+    if (where == NULL)
+        bench_die("no memory");
+    if (strpbrk(argument, "@?") != NULL)
+        memset(argument, '*', strlen(argument));
+    return where;
+}
+
 int adapter_main(int argc, char **argv, const struct adapter *self)
 {
     char line[2048];
@@ -325,7 +336,8 @@ int adapter_main(int argc, char **argv, const struct adapter *self)
     if (argc != 2)
         bench_die("an address is expected, and then lines on the standard input; see adapter.h");
     setvbuf(stdout, NULL, _IOLBF, 0);
-    printf("ready %s\n", self->open(argv[1]));
+    char *where = take_address(argv[1]);
+    printf("ready %s\n", self->open(where));
     while (fgets(line, sizeof(line), stdin) != NULL) {
         read_order(line);
         if (strcmp(order.verb, "quit") == 0)
@@ -337,5 +349,6 @@ int adapter_main(int argc, char **argv, const struct adapter *self)
         self->close();
     for (unsigned i = 0; i < THREADS_MAX; i++)
         free(workers[i].records);
+    free(where);
     return EXIT_SUCCESS;
 }

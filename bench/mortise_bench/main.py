@@ -32,6 +32,8 @@ def arguments():
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--html", metavar="FILE", help="write the report to FILE")
     options = parser.parse_args()
+    given = os.environ.pop("MORTISE_BENCH_CONFIG", None)  # `mortise -C CONFIG bench`; not for what is started here
+    options.configs[:0] = [given] if given else []
     return parser, options
 
 

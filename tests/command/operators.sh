@@ -192,11 +192,11 @@ fi
 same "a driver that is not there" 78 $?
 has_line "said" "$DIR/err" '^mortise: .*no-such-driver'
 mkdir "$DIR/bin"
-printf '#!/bin/sh\necho bench "$@"\n' >"$DIR/bin/mortise-bench"
+printf '#!/bin/sh\necho "${MORTISE_BENCH_CONFIG:-}" bench "$@"\n' >"$DIR/bin/mortise-bench"
 chmod 755 "$DIR/bin/mortise-bench"
 cp "$BIN" "$DIR/bin/mortise" # the one beside the command comes first
-same "bench hands over, with its words" "bench --x y" "$("$DIR/bin/mortise" bench --x y)"
-same "and with -C, because it reads no MORTISE_CONFIG" "bench -C sqlite:/b --x y" \
+same "bench hands over, with its words" " bench --x y" "$("$DIR/bin/mortise" bench --x y)"
+same "and with -C, which may have a password: not as a word" "sqlite:/b bench --x y" \
     "$("$DIR/bin/mortise" -C sqlite:/b bench --x y)"
 
 what "names that would reorder or break the line"
