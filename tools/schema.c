@@ -19,7 +19,7 @@
 static const char schema_help[] =
     "Usage: mortise schema NAME\n"
     "Prints the statements that create what the driver NAME needs in its database (postgres,\n"
-    "mysql: the tables). Use them if the driver's role may not create these:\n"
+    "mysql, sqlite: the tables). Use them if the driver's role may not create these:\n"
     "mortise schema postgres | psql …\n"
     "\n"
     "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
