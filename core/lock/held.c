@@ -390,9 +390,10 @@ void claims_doubt_locked(struct name *name, int64_t now)
 }
 
 /* Of all names, with very many leases: each held claim costs one renewal, which the driver gets in batches, as all of them
- * do once in a third of the ttl. A claim whose request is out gets one more, however often it is doubted meanwhile. Doubts
- * are rare (a failover, a reconnection, a node that somebody deleted), and a claim that was not asked for might be reported
- * as held while another client has the name. */
+ * do once in a third of the ttl. A claim whose request is out gets one more, however often it is doubted meanwhile. That bounds
+ * nothing if the driver answers renewals at once: then each call costs them all again. So drivers gather the doubts that can wait
+ * (tell_doubt() in pump.c). The others are rare (a failover, a reconnection, a node that somebody deleted), and a claim that
+ * was not asked for might be reported as held while another client has the name. */
 void claims_doubt(struct locks *locks, const char *text, size_t length)
 {
     pthread_mutex_lock(&locks->lock);

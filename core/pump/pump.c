@@ -265,7 +265,8 @@ void pump_wake_later(struct pump *pump, _Atomic uint32_t *word)
 }
 
 /* A driver that loses its connection may doubt its claims one by one. Below a plugin each of these doubts means all names, so
- * they are gathered until the module calls have returned: one look at all names, and one request for each claim. */
+ * they are gathered until the module calls of a round have returned: one look at all names. The next round begins anew, because a
+ * doubt cannot wait: a driver that doubts one claim in each of many rounds costs as many looks, and should gather them itself. */
 static void tell_doubt(struct pump *pump)
 {
     if (!pump->doubt_below)

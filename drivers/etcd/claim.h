@@ -162,6 +162,7 @@ struct claim {
     struct session *moves_to;
     enum move move;
     uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
+    bool untold;               /* its key was moved, and the core does not know yet */
     int64_t created, modified; /* revisions of its key */
     int64_t seen_at;           /* the revision at which its key was last seen */
     int64_t met;               /* the create revision of the last key met that has other permits */
@@ -323,6 +324,8 @@ void claim_delete(struct driver *driver, struct claim *claim);
 
 /* If its key must move, moves it, or waits until the next session is ready. */
 void claim_move(struct driver *driver, struct claim *claim);
+/* If its key was moved, and the core was not told: tells it. */
+void claim_tell_moved(struct driver *driver, struct claim *claim);
 
 /* ---- lease.c: the core's ops and the sessions' events ---------------------------------------------- */
 

@@ -110,6 +110,7 @@ struct driver {
     unsigned slot_calls[SLOTS];
     struct name *names; /* uthash, by key */
     size_t claim_count;
+    size_t moves;             /* on their way */
     struct claim *backlog;    /* those that wait until fewer calls are on their way */
     struct claim *old_claims; /* ENDED, with calls on their way */
     int64_t sweep_ns;         /* when to look at all claims */

@@ -430,6 +430,7 @@ static void sweep_one(struct driver *driver, struct claim *claim)
     int64_t now_ns = now_of(driver);
     bool is_over = claim->ends_ns <= now_ns;
     bool must_retry = claim->retry_ns != 0 && claim->retry_ns <= now_ns;
+    claim_tell_moved(driver, claim);
     if (claim->retry_ns > now_ns)
         claims_sweep_by(driver, claim->retry_ns);
     if (claim_is_unwanted(claim)) {

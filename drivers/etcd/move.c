@@ -1,7 +1,14 @@
-/* move.c - moves the key of a claim to another session, when its own was left. claim.h has the table ("MOVES"). */
+/* move.c - moves the key of a claim to another session, when its own was left. claim.h has the table ("MOVES").
+ *
+ * THE NEWS. From a moved key on, a renewal gets more than before: the proof of the next session. Nothing needs that for safety, as
+ * the core counts with the earlier proof until then. But a lease that is SUSPECT since the leader changed would wait for its next
+ * renewal, and a pause of the core may be longer than what is left of it. So the core is told to look (host->doubt). Not for each
+ * key by itself, because from below a plugin each doubt is one of all claims, and the answers to the moves come in many turns: the
+ * core is told when no move is on its way, and a tenth of a second after the first key that it was not told of. */
 #include "claim.h"
 
 #define AGAIN_NS (1000 * NS_PER_MS)
+#define TELL_NS (100 * NS_PER_MS)
 
 /* Its key belongs to a session that proves nothing more, or to a lease that is not ours. */
 static bool must_move(const struct claim *claim)
@@ -20,8 +27,18 @@ static void arrive(struct driver *driver, struct claim *claim, int64_t revision)
     claim_set_move(claim, NULL);
     if (claim->state == CLAIM_READY && claim->op != NULL)
         claim_grant(driver, claim);
-    else if (claim->state == CLAIM_HELD)
-        claim_tell(driver, claim); /* a renewal gets more than before */
+    else if (claim->state == CLAIM_HELD) {
+        claim->untold = true;
+        claims_sweep_by(driver, now_of(driver) + TELL_NS);
+    }
+}
+
+void claim_tell_moved(struct driver *driver, struct claim *claim)
+{
+    bool is_news = claim->untold && claim->state == CLAIM_HELD;
+    claim->untold = false;
+    if (is_news)
+        claim_tell(driver, claim);
 }
 
 /* Something else has become of the key. */
@@ -49,7 +66,7 @@ static void miss(struct driver *driver, struct claim *claim, const struct kvs *o
     claim_move(driver, claim);
 }
 
-static void moved(struct driver *driver, struct call *call)
+static void take_answer(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
     if (claim == NULL || claim->moves_to == NULL || claim->move != MOVE_SENT ||
@@ -78,6 +95,14 @@ static void moved(struct driver *driver, struct call *call)
         miss(driver, claim, &call->answer.ops[0], call->answer.header.revision);
 }
 
+static void moved(struct driver *driver, struct call *call)
+{
+    driver->moves--;
+    take_answer(driver, call); /* may send another one */
+    if (driver->moves == 0)
+        claims_each(driver, claim_tell_moved);
+}
+
 static void send_move(struct driver *driver, struct claim *claim)
 {
     struct key own;
@@ -95,6 +120,7 @@ static void send_move(struct driver *driver, struct claim *claim)
     }
     bool sent = call != NULL && link_send(&driver->link, call);
     claim->pending += sent;
+    driver->moves += sent;
     if (sent)
         claim->move = MOVE_SENT;
     else

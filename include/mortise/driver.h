@@ -249,7 +249,8 @@ struct mortise_host {
      * safe again. The core renews it now, without waiting until the renewal is due, to find out. (If the claim is
      * to end, the core sends its release instead.) Does no harm if nothing has changed.
      * name NULL: all claims, for example because the server is a different one. From a module below a plugin every
-     * doubt is taken for one of all claims. Many doubts in one call of such a module are one. */
+     * doubt is taken for one of all claims. Many doubts in one call of such a module are one; one in each of many calls is as
+     * many, so gather those of which no loss is known. */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
 };
 

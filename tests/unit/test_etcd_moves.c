@@ -1,10 +1,12 @@
 /* test_etcd_moves.c - a session ends while a key may have been moved from it to another one: the table in claim.h, column
- * "session over". */
+ * "session over". And when the core is told of keys that were moved: move.c, THE NEWS. */
+#include "etcd/call.h"
 #include "etcd/claim.h"
 
 #include "suite.h"
 
 #include <CUnit/CUnit.h>
+#include <string.h>
 
 static struct driver driver;
 static struct session next, last;
@@ -46,9 +48,142 @@ static void test_never_moved(void)
     CU_ASSERT_PTR_NULL(driver.names); /* nothing can be there */
 }
 
+/* ---- the news -------------------------------------------------------------------------------------- */
+
+#define CLAIMS 20
+#define OLD_LEASE 1
+#define NEXT_LEASE 2
+
+static int64_t now_ns;
+static unsigned doubts;
+
+static int64_t host_now(mortise_host *host)
+{
+    (void)host;
+    return now_ns;
+}
+
+static void host_doubt(mortise_host *host, const char *name, size_t name_len)
+{
+    (void)host;
+    (void)name;
+    (void)name_len;
+    doubts++;
+}
+
+/* A leader change: CLAIMS held ones, each with its move on its way. The calls wait for a token, so nothing is really sent. */
+static void begin_moves(void)
+{
+    static mortise_host host = {.size = sizeof host, .now = host_now, .doubt = host_doubt};
+    static const struct link_settings settings = {.timeout_ms = 5000};
+    driver = (struct driver){.host = &host, .sweep_ns = MORTISE_NEVER};
+    driver.link = (struct link){.driver = &driver,
+                                .host = &host,
+                                .settings = &settings,
+                                .state = LINK_UP,
+                                .token_state = TOKEN_ASKED,
+                                .calls_due_ns = MORTISE_NEVER};
+    now_ns = 1000 * NS_PER_MS;
+    doubts = 0;
+    last = (struct session){.state = SESSION_LEFT, .lease = OLD_LEASE};
+    next = (struct session){
+        .state = SESSION_LIVE, .join = JOINED, .lease = NEXT_LEASE, .asked_ttl_s = 2};
+    DL_APPEND(driver.sessions, &next);
+    for (size_t i = 0; i < CLAIMS; i++) {
+        struct claim *claim = make_claim(CLAIM_HELD, MOVE_NONE);
+        claim->ttl_ms = 1000;
+        claim->lease = OLD_LEASE;
+        claim->ends_ns = MORTISE_NEVER;
+        claim->look_ns = MORTISE_NEVER;
+    }
+    lease_left(&driver, &last);
+    CU_ASSERT_EQUAL_FATAL(driver.link.open, CLAIMS);
+}
+
+/* The oldest call that was not answered. As link.c does it, which frees them at the end. */
+static void answer(enum call_end end)
+{
+    struct call *call = driver.link.calls;
+    while (call != NULL && call->to.answered == NULL)
+        call = call->next;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(call);
+    reply_handler *answered = call->to.answered;
+    call->to.answered = NULL;
+    call->end = end;
+    call->answer.done = end == CALL_DONE;
+    call->answer.header.revision = 100;
+    answered(&driver, call);
+}
+
+static void end_moves(void)
+{
+    calls_free(&driver.link);
+    claims_free(&driver);
+    driver = (struct driver){0};
+    last = next = (struct session){0};
+}
+
+static void answer_all_but_one(void)
+{
+    for (size_t i = 0; i < CLAIMS - 1; i++)
+        answer(CALL_DONE);
+    CU_ASSERT_EQUAL(doubts, 0);
+}
+
+/* However the answers come: the core is told of all claims in one call. */
+static void test_told_at_the_last(void)
+{
+    begin_moves();
+    answer_all_but_one();
+    answer(CALL_DONE);
+    CU_ASSERT_EQUAL(doubts, CLAIMS);
+    lease_sweep(&driver, now_ns + 1000 * NS_PER_MS);
+    CU_ASSERT_EQUAL(doubts, CLAIMS); /* once */
+    end_moves();
+}
+
+/* One that fails keeps nobody waiting, */
+static void test_last_is_refused(void)
+{
+    begin_moves();
+    answer_all_but_one();
+    answer(CALL_REFUSED);
+    CU_ASSERT_EQUAL(doubts, CLAIMS - 1);
+    end_moves();
+}
+
+static void test_last_is_lost(void)
+{
+    begin_moves();
+    answer_all_but_one();
+    answer(CALL_LOST);
+    CU_ASSERT_EQUAL(doubts, CLAIMS - 1);
+    end_moves();
+}
+
+/* and neither does one that is slow. */
+static void test_last_is_slow(void)
+{
+    begin_moves();
+    answer_all_but_one();
+    now_ns += 99 * NS_PER_MS;
+    lease_sweep(&driver, now_ns);
+    CU_ASSERT_EQUAL(doubts, 0);
+    now_ns += NS_PER_MS;
+    lease_sweep(&driver, now_ns);
+    CU_ASSERT_EQUAL(doubts, CLAIMS - 1);
+    answer(CALL_DONE);
+    CU_ASSERT_EQUAL(doubts, CLAIMS);
+    end_moves();
+}
+
 static const CU_TestInfo tests[] = {
     {"nobody wants it, and its key may be in another session", test_unwanted},
     {"nobody wants it, and its key is in no other session", test_never_moved},
+    {"the core is told when the last key was moved", test_told_at_the_last},
+    {"the last move is refused", test_last_is_refused},
+    {"the last move is lost", test_last_is_lost},
+    {"the last move is slow", test_last_is_slow},
     CU_TEST_INFO_NULL,
 };
 
