@@ -254,6 +254,9 @@ static void test_dead_waiter(void)
     char name[48];
     name_on(&fleet, 1, "dead", name);
     die_next(NULL, name);
+    name_on(
+        &fleet, 1, "dead-hash",
+        name); /* another slot: two moves of one slot can cross on their way through the nodes */
     die_next("mode = hash\n", name);
 }
 
@@ -285,7 +288,9 @@ static void test_live_next(void)
     char name[48];
     name_on(&fleet, 1, "live", name);
     live_next(NULL, name, NULL);
+    name_on(&fleet, 1, "live-hash", name);
     live_next("mode = hash\n", name, NULL);
+    name_on(&fleet, 1, "live-owner", name);
     live_next("mode = hash\n", name, "us");
 }
 
@@ -322,8 +327,11 @@ static void test_share_next(void)
     char name[48];
     name_on(&fleet, 1, "next", name);
     share_next(NULL, name, false);
+    name_on(&fleet, 1, "next-dead", name);
     share_next(NULL, name, true);
+    name_on(&fleet, 1, "next-hash", name);
     share_next("mode = hash\n", name, false);
+    name_on(&fleet, 1, "next-hash-dead", name);
     share_next("mode = hash\n", name, true);
 }
 
