@@ -302,6 +302,7 @@ void lease_cancel_renew(struct driver *driver, mortise_op *op);
 void lease_cancel_release(struct driver *driver, mortise_op *op);
 void lease_connected(struct driver *driver);
 void lease_suspended(struct driver *driver);
+void lease_event_missed(struct driver *driver);
 void lease_away(struct driver *driver);
 void lease_proven(struct driver *driver);
 void lease_session_over(struct driver *driver, bool abandoned);

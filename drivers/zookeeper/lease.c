@@ -285,6 +285,19 @@ void lease_connected(struct driver *driver)
     claims_each(driver, go_on);
 }
 
+static void look_again(struct driver *driver, struct claim *claim)
+{
+    (void)driver;
+    if (claim->state == CLAIM_HELD)
+        claim->look_ns = 0;
+}
+
+/* It may have been the end of a held claim's node, of which no watch tells a second time: go_on() looks, or the next sweep. */
+void lease_event_missed(struct driver *driver)
+{
+    claims_each(driver, look_again);
+}
+
 static void doubt_held(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_HELD)

@@ -74,10 +74,16 @@ static void away(struct driver *driver)
     lease_away(driver);
 }
 
+static void event_missed(struct driver *driver)
+{
+    lease_event_missed(driver);
+    session_event_missed(driver);
+}
+
 static const struct upcalls upcalls = {
     .session_event = session_event,
     .node_event = lease_node_event,
-    .event_missed = session_event_missed,
+    .event_missed = event_missed,
     .mail_is_read = claims_go_late,
     .servers_known = session_servers_known,
     .connected = connected,

@@ -26,7 +26,8 @@
  *
  *   a: one beat, so that the servers know it. b: abandoned at once if no query is open. c: a third longer than the timeout.
  *   d: nobody knows any more in what state it is, nor what its watches have told. The servers end the nodes of a session that is
- *   closed at once, so one with leases is not: nothing is proven in it, until it is connected again or unproven for too long.
+ *   closed at once, so one with leases is not: nothing is proven in it, until it is connected again or unproven for too long. When
+ *   it is connected again, all claims look again, at their own nodes, too.
  *   unit.zookeeper_memory has these lines.
  *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
  *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a

@@ -162,6 +162,34 @@ static void test_missed_by_a_holder(void)
     close_driver();
 }
 
+/* The event was that of the lease's own node, and the connection breaks and comes back. */
+static void test_own_is_missed(void)
+{
+    mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), before = op_of(MORTISE_OP_RENEW, 1),
+               after = op_of(MORTISE_OP_RENEW, 1);
+    open_with_folder();
+    start(&held);
+    finish_with(&held, MORTISE_OK);
+    for (int i = 0; i < 20; i++) /* until it watches its node */
+        go_on();
+    settle();
+    start(&before);
+    finish_with(&before, MORTISE_OK);
+    mallocs = 1;
+    CU_ASSERT(fake_delete_first("/r/x"));
+    CU_ASSERT_EQUAL(mallocs, 0);
+    settle();
+    fake_cut(0);
+    while (!fake_connect())
+        if (!run_posted())
+            pass_time();
+    for (int i = 0; i < 20; i++)
+        go_on();
+    start(&after);
+    finish_with(&after, MORTISE_LOST);
+    release_and_close(1, MORTISE_LOST);
+}
+
 /* A try has no second look: it fails for want of memory, and is not refused. */
 static void test_opened_is_forgotten_by_a_try(void)
 {
@@ -223,6 +251,7 @@ int main(void)
     CU_TestInfo tests[] = {{"connected, and not told", test_connected_is_missed},
                            {"deleted, and not told", test_deleted_is_missed},
                            {"not told, with a lease", test_missed_by_a_holder},
+                           {"its own end, and not told", test_own_is_missed},
                            {"opened, and forgotten", test_opened_is_forgotten},
                            {"a try forgets that it is opened", test_opened_is_forgotten_by_a_try},
                            CU_TEST_INFO_NULL};
