@@ -45,7 +45,7 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
     struct locks *locks = claim->locks;
     int64_t now = clock_now();
     if (claim->state == CLAIM_HELD || claim->state == CLAIM_JOINED)
-        claim->loss.on_state = NULL; /* a loss that is first seen here is told by the status */
+        claim->loss.on_state = NULL; /* the status reports a loss that is first seen here */
     claim_check_deadline_locked(claim, now);
     bool held = claim->state == CLAIM_HELD || claim->state == CLAIM_JOINED;
     mortise_status status = held ? MORTISE_OK : MORTISE_LOST;

@@ -2,9 +2,9 @@
  *
  * THE NEWS. From a moved key on, a renewal gets more than before: the proof of the next session. Nothing needs that for safety, as
  * the core counts with the earlier proof until then. But a lease that is SUSPECT since the leader changed would wait for its next
- * renewal, and a pause of the core may be longer than what is left of it. So the core is told to look (host->doubt). Not for each
- * key by itself, because from below a plugin each doubt is one of all claims, and the answers to the moves come in many turns: the
- * core is told when no move is on its way, and a tenth of a second after the first key that it was not told of. */
+ * renewal, and the core may pause for longer than what is left of it. So the driver tells the core to look (host->doubt). It does
+ * not do so for each key: below a plugin each doubt is one of all claims, and the answers to the moves come in many turns. It does
+ * when no move is on its way, and a tenth of a second after the first key of which it has not told. */
 #include "claim.h"
 
 #define AGAIN_NS (1000 * NS_PER_MS)

@@ -25,8 +25,8 @@
  *   another node's, after that                          -         -                          COMPLETE
  *
  * An incomplete release may be none: with a node that does not count for a while (node.h), a try may fail before it has seen
- * who has the lock, and its undo is announced by the nodes where the holder has no vote. Each waiter that tries then, in vain,
- * would call the others the same way, without end. So if q nodes name the same holder after such a message as they did the last
+ * who has the lock. Then the nodes where the holder has no vote announce its undo. Each waiter that tries then, in vain, would
+ * call the others in the same way, without end. So if q nodes name the same holder after such a message as they did the last
  * time, there was no release, and the next one has to wait twice as long; until they name another one.
  *
  * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark

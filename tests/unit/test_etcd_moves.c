@@ -1,5 +1,5 @@
 /* test_etcd_moves.c - a session ends while a key may have been moved from it to another one: the table in claim.h, column
- * "session over". And when the core is told of keys that were moved: move.c, THE NEWS. */
+ * "session over". And when the driver tells the core of keys that it moved: move.c, THE NEWS. */
 #include "etcd/call.h"
 #include "etcd/claim.h"
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOUR_MS 3600000 /* nobody is told that there is no connection */
 #define ENOUGH 3000     /* rounds; far more than any run takes */
 
 /* ---- one run ------------------------------------------------------------------------------------------------ */

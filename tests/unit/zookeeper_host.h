@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define MS INT64_C(1000000)
+#define HOUR_MS 3600000 /* as connect_timeout: no call fails for want of a connection */
 
 extern int64_t now_ns;
 extern const mortise_module *const module;
