@@ -32,22 +32,26 @@ install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME morti
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT command)
 
 # The witness as a service of the system and of each user. systemd looks for units there, whatever the libraries' folder is.
+# They name the command by its path, which only the installation knows: unit.cmake writes it.
 set(unit_dir "${PROJECT_SOURCE_DIR}/packaging/systemd")
+function(mortise_install_units NAME WHO COMPONENT)
+    set(unit "${PROJECT_BINARY_DIR}/systemd/${WHO}/${NAME}.service")
+    configure_file("${unit_dir}/${NAME}.service.in" "${unit}" @ONLY)
+    install(FILES "${unit}" "${unit_dir}/${NAME}.socket" DESTINATION "lib/systemd/${WHO}" COMPONENT ${COMPONENT})
+    install(CODE "include(\"${PROJECT_SOURCE_DIR}/cmake/unit.cmake\")
+mortise_write_unit(\"lib/systemd/${WHO}/${NAME}.service\" \"${CMAKE_INSTALL_BINDIR}\")" COMPONENT ${COMPONENT})
+endfunction()
 foreach(who IN ITEMS system user)
     set(MORTISE_WITNESS_OOM "")
     if(who STREQUAL "system") # a user's manager may not make it less likely
         set(MORTISE_WITNESS_OOM "# when memory is short, others are killed, and their locks freed\nOOMScoreAdjust=-900\n")
     endif()
-    set(unit "${PROJECT_BINARY_DIR}/systemd/${who}/mortise-witness.service")
-    configure_file("${unit_dir}/mortise-witness.service.in" "${unit}" @ONLY)
-    install(FILES "${unit}" "${unit_dir}/mortise-witness.socket" DESTINATION "lib/systemd/${who}" COMPONENT command)
+    mortise_install_units(mortise-witness ${who} command)
 endforeach()
 
 # The page, as a service of the system.
 if(TARGET mortise-serve)
-    set(unit "${PROJECT_BINARY_DIR}/systemd/system/mortise-serve.service")
-    configure_file("${unit_dir}/mortise-serve.service.in" "${unit}" @ONLY)
-    install(FILES "${unit}" "${unit_dir}/mortise-serve.socket" DESTINATION "lib/systemd/system" COMPONENT serve)
+    mortise_install_units(mortise-serve system serve)
 endif()
 
 # CMake package

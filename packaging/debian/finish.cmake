@@ -1,9 +1,17 @@
 # finish.cmake - run by cpack over the files of all packages, before they are packed: what a system's package must not
-# have (a search path of its own for libraries), and how Debian wants documents (compressed, the same in every build).
+# have (a search path of its own for libraries), where systemd finds the command, and how Debian wants documents
+# (compressed, the same in every build).
 #
 # First it looks for what cpack needs: without `file` it fails late and says little, and without dpkg-shlibdeps it makes
 # packages that do not name the libraries which they need.
-# For .rpm files it only removes what Debian alone has; rpmbuild does the rest.
+# From .rpm files it removes what Debian alone has; rpmbuild does the rest.
+file(GLOB_RECURSE units "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*.service")
+foreach(unit IN LISTS units)
+    file(READ "${unit}" text)
+    string(REGEX REPLACE "\nExecStart=[^\n]*/mortise " "\nExecStart=${CPACK_PACKAGING_INSTALL_PREFIX}/${CPACK_MORTISE_BINDIR}/mortise " text "${text}")
+    file(WRITE "${unit}" "${text}")
+endforeach()
+
 if(CPACK_GENERATOR STREQUAL "RPM")
     file(GLOB_RECURSE files LIST_DIRECTORIES true "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*")
     foreach(file IN LISTS files)

@@ -33,6 +33,7 @@ consumer() {
 "$cmake" --build "$build" --target uninstall >"$log" 2>&1 || fail "the target uninstall failed"
 [ -z "$(find "$work/gone" ! -type d)" ] || fail "the target uninstall leaves $(find "$work/gone" ! -type d | head -n 1)"
 "$cmake" --install "$build" --prefix "$work/first" >"$log" 2>&1 || fail "cmake --install failed"
+! grep -q -i warning "$log" || fail "cmake --install warns"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 
@@ -63,6 +64,9 @@ done
     lib/systemd/system/mortise-serve.service; do
     [ -f "$prefix/$file" ] || fail "$file was not installed"
 done
+# The prefix was moved after it was installed: the units name the command where it was then, and not where the build meant it to be.
+find "$prefix/lib/systemd" -name '*.service' -exec sed -n 's/^ExecStart=//p' {} + | sed 's/ [a-z]*$//' | sort -u >"$log"
+[ "$(cat "$log")" = "\"$work/first/bin/mortise\"" ] || fail "the units start another command than the installed one"
 for alias in "$libdir"/mortise/*.so; do
     [ -f "$alias" ] || fail "$alias leads nowhere"
     [ ! -L "$alias" ] || case $(readlink "$alias") in
@@ -90,6 +94,13 @@ for wanted in 0.1 0.3 1.0; do
     ! configure consumer "-DWANTED=$wanted" || fail "version $wanted was found"
     grep -q 'compatible with requested version' "$log" || fail "version $wanted was refused for another reason"
 done
+
+# The library and its headers are enough to build a program: a driver may be on another machine.
+for component in library dev; do
+    "$cmake" --install "$build" --prefix "$work/alone" --component "$component" >"$log" 2>&1 || fail "cmake --install --component failed"
+done
+cp -R "$here/consumer" "$work/alone_consumer"
+configure alone_consumer "-DCMAKE_PREFIX_PATH=$work/alone" -DMODULES=OFF || fail "find_package(Mortise) failed where no driver is installed"
 
 # The flags of pkg-config are words for a shell: a space in the prefix is escaped in them.
 pkg_config() {

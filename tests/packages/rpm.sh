@@ -44,6 +44,8 @@ grep -E 'changelog.Debian|lintian' "$work/files" >"$log" && fail "what Debian al
 root=$work/root
 mkdir -p "$root"
 rpm --root "$root" --dbpath /var/lib/rpm --nodeps -i "$work"/rpms/*.rpm >"$log" 2>&1 || fail "they cannot be installed"
+find "$root/usr/lib/systemd" -name 'mortise-*.service' -exec grep -h '^ExecStart=' {} + >"$work/started"
+[ -s "$work/started" ] && ! grep -v '^ExecStart=/usr/bin/mortise ' "$work/started" >"$log" || fail "a unit starts another command"
 export HOME="$work" LD_LIBRARY_PATH
 LD_LIBRARY_PATH=$(dirname "$(find "$root/usr" -name 'libmortise.so.*' -type l)")
 "$root/usr/bin/mortise" drivers >"$work/drivers" 2>"$log" || fail "the command does not run"

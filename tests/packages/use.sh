@@ -60,6 +60,9 @@ fi
 
 [ "$(command -v mortise)" = "$usr/bin/mortise" ]
 mortise --version
+find "$usr/lib/systemd" -name 'mortise-*.service' -exec grep -h '^ExecStart=' {} + >"$work/started"
+[ -s "$work/started" ]
+absent grep -v '^ExecStart=/usr/bin/mortise ' "$work/started"
 [ ! -x "$usr/bin/mortise-serve" ] || mortise serve --version # it finds the library
 # every module of the packages loads, and comes from there (/lib may be another name of /usr/lib)
 mortise drivers >"$work/drivers"
