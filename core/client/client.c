@@ -189,6 +189,16 @@ uint32_t mortise_capabilities(mortise_client *handle)
     return capabilities;
 }
 
+int64_t mortise_default_wait_ms(mortise_client *handle)
+{
+    struct client *client;
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return MORTISE_WAIT_DEFAULT;
+    int64_t wait_ms = client->locks.settings.wait_ms;
+    client_leave(client);
+    return wait_ms;
+}
+
 const char *mortise_config_source(mortise_client *handle)
 {
     struct client *client;

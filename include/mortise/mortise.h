@@ -497,6 +497,9 @@ typedef struct mortise_module_info {
 MORTISE_API uint32_t mortise_capabilities(mortise_client *client);
 /* Fills info for the module at index. Returns false if there is none. */
 MORTISE_API bool mortise_module_at(mortise_client *client, size_t index, mortise_module_info *info);
+/* Returns what MORTISE_WAIT_DEFAULT means for this client, in ms: 0, or MORTISE_WAIT_FOREVER, or the longest wait. Returns
+ * MORTISE_WAIT_DEFAULT if the client was closed. */
+MORTISE_API int64_t mortise_default_wait_ms(mortise_client *client);
 /* Returns where the configuration came from: a path, a URL without secrets, or "built-in defaults".
  * The text lives as long as the client. NULL if the client was closed. */
 MORTISE_API const char *mortise_config_source(mortise_client *client);

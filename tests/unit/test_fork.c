@@ -76,6 +76,7 @@ static int everything_says_forked(mortise_lease *lease)
     RETURN_LINE_UNLESS(mortise_fd(rig.handle, &status) == -1 && status == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_capabilities(rig.handle) == 0);
     RETURN_LINE_UNLESS(mortise_config_source(rig.handle) == NULL);
+    RETURN_LINE_UNLESS(mortise_default_wait_ms(rig.handle) == MORTISE_WAIT_DEFAULT);
     RETURN_LINE_UNLESS(mortise_close(rig.handle, &error) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_close(rig.handle, &error) == MORTISE_FORKED);
     return 0;

@@ -104,6 +104,7 @@ static void test_after_the_close(void)
     CU_ASSERT_EQUAL(mortise_stats_get(client, &stats), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_capabilities(client), 0);
     CU_ASSERT_PTR_NULL(mortise_config_source(client));
+    CU_ASSERT_EQUAL(mortise_default_wait_ms(client), MORTISE_WAIT_DEFAULT);
     CU_ASSERT_FALSE(mortise_module_at(client, 0, &module));
     CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_state(held), MORTISE_STATE_HELD);
