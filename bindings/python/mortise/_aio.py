@@ -218,6 +218,7 @@ class AsyncLease(BaseLease, AsyncScope):
         try:
             self._released(await release)
         except _errors.Error as failure:
+            self._drop()  # the release did not begin, for want of memory
             if error is None:
                 raise
             self._failed_quietly(failure)
@@ -325,6 +326,12 @@ async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | N
         raise
 
 
+def tell_all(outcomes: Sequence[Outcome], status: int) -> None:
+    """Those that are there already are told again, which changes nothing."""
+    for outcome in outcomes:
+        outcome.tell(status)
+
+
 class AsyncLockMany(AsyncBlock):
     """Several names and how to acquire them: client.alock_many() makes it; `async with` acquires all of them, or none."""
 
@@ -341,41 +348,49 @@ class AsyncLockMany(AsyncBlock):
 
     async def acquire(self) -> Leases[AsyncLease]:
         """Acquires all of the names. The leases must be released."""
-        leases = await self._try_all()
-        return leases if leases is not None else await self._in_order()
+        left = self._client._left(self._request)
+        leases = await self._try_all(left)
+        return leases if leases is not None else await self._in_order(left)
 
     def __await__(self) -> Generator[Any, None, Leases[AsyncLease]]:
         return self.acquire().__await__()
 
-    async def _try_all(self) -> Leases[AsyncLease] | None:
+    async def _try_all(self, left: Left) -> Leases[AsyncLease] | None:
         """At the same time. None: one is busy, and the call may wait; then nothing is held."""
         sink = self._client._loop_sink(asyncio.get_running_loop())
         options = self._request.with_wait(0)
         leases = Leases([AsyncLease(self._client, name, sink, quietly(self._on_loss)) for name in self._names])
+        timer: asyncio.TimerHandle | None = None
         try:
             futures = [lease._start_acquire(options) for lease in leases]
+            if left.whole_ms > 0:
+                timer = asyncio.get_running_loop().call_later(left.wait_ms() / 1000, tell_all, futures, _errors.TIMEDOUT)
             found = [lease._acquired(await future) for lease, future in zip(leases, futures)]
             failures = failures_of(leases, found)
             call_back(leases, self._on_loss)
-            if not give_up(leases, failures, self._request.wait_ms):
+            if timer is not None:
+                timer.cancel()
+            if not give_up(leases, failures, left.whole_ms):
                 return leases
         except BaseException:
             drop_all(leases)
+            if timer is not None:
+                timer.cancel()
             raise
         drop_all(leases)
         return None
 
-    async def _in_order(self) -> Leases[AsyncLease]:
+    async def _in_order(self, left: Left) -> Leases[AsyncLease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
         found = list[AsyncLease]()
         try:
-            return await self._fill(found)  # a function without a try: see failures_of()
+            return await self._fill(found, left)  # a function without a try: see failures_of()
         except BaseException:
             drop_all(found)
             raise
 
-    async def _fill(self, found: list[AsyncLease]) -> Leases[AsyncLease]:
-        left, order = Left(self._request.wait_ms), sorted(self._names)
+    async def _fill(self, found: list[AsyncLease], left: Left) -> Leases[AsyncLease]:
+        order = sorted(self._names)
         while len(found) < len(order):
             options = self._request.with_wait(left.wait_ms())
             found.append(await acquire(self._client, order[len(found)], options, quietly(self._on_loss)))
@@ -412,6 +427,7 @@ async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[Outcome], e
         try:
             lease._released(await release)
         except _errors.Error as failure:
+            lease._drop()  # as in _left()
             first = first or failure
     if first is not None and error is None:
         raise first

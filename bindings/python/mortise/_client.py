@@ -14,11 +14,11 @@ from . import _errors, _values
 from . import _log as _log
 from ._block import Scope
 from ._callbacks import Callbacks
-from ._exit import open_clients, stay_if_exiting
+from ._exit import open_clients, opened, stay_if_exiting
 from ._lease import HELD, Lease, Leases, OnLoss, drop_all
-from ._lock import Left, Lock, LockMany, call_back, drop_lost, give_up, quietly
+from ._lock import Left, Lock, LockMany, call_back, drop_lost, failure_of, give_up, quietly
 from ._native import ffi, lib
-from ._values import Duration, Info, Name, Owner, Request, Stats, Where
+from ._values import WAIT_DEFAULT, Duration, Info, Name, Owner, Request, Stats, Where
 
 if TYPE_CHECKING:
     import asyncio
@@ -55,7 +55,7 @@ class Client(Scope):
             if status != _errors.OK:
                 raise _errors.from_native(status, detail)
             self._handle = room[0]
-            open_clients.add(self)
+            opened(self)
             self._closed = self._detached = False
         except BaseException:  # a KeyboardInterrupt
             if room[0]:
@@ -331,13 +331,22 @@ class Client(Scope):
             lease._drop()
             raise
 
+    def _left(self, request: Request) -> Left:
+        """The clock of an acquire in several steps starts."""
+        wait = request.wait_ms
+        return Left(wait if wait != WAIT_DEFAULT else int(lib.mortise_default_wait_ms(self._handle)))
+
     def _acquire_many(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
+        left = self._left(request)
         leases = Leases([self._new_lease(name, quietly(on_loss)) for name in names])
         try:
-            if on_loss is None and threading.get_ident() != threading.main_thread().ident:
+            if threading.get_ident() == threading.main_thread().ident:
+                if not self._try_many(leases, names, request, on_loss, left):
+                    return self._acquire_in_order(names, request, on_loss, left)
+            elif on_loss is None:
                 self._acquire_together(leases, names, request)
-            elif not self._try_many(leases, names, request, on_loss):
-                return self._acquire_in_order(names, request, on_loss)
+            else:
+                return self._acquire_in_order(names, request, on_loss, left)
             for lease in leases:
                 lease._phase = HELD
             return leases
@@ -356,7 +365,7 @@ class Client(Scope):
             raise _errors.from_native(status, detail)
 
     def _try_many(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request,
-                  on_loss: OnLoss | None) -> bool:
+                  on_loss: OnLoss | None, left: Left) -> bool:
         """Tries all of them at once, so that the main thread still hears signals. False: one is busy, and the call may
         wait; then nothing is held."""
         fd = self._poll_fd()
@@ -370,26 +379,29 @@ class Client(Scope):
             status = _errors.PENDING
             while status == _errors.PENDING:
                 status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
+                if status == _errors.PENDING and left.ends_a_try():
+                    status = _errors.TIMEDOUT
             if status != _errors.OK:
-                failures.append(lease._failure(status))
+                failures.append(failure_of(lease, status))
         call_back(leases, on_loss)
-        if not give_up(leases, failures, request.wait_ms):
+        if not give_up(leases, failures, left.whole_ms):
             return True
         drop_all(leases)
         return False
 
-    def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
+    def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None,
+                          left: Left) -> Leases[Lease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
         found = builtins.list[Lease]()
         try:
-            return self._fill(found, names, request, on_loss)  # a function without a try: see failures_of()
+            return self._fill(found, names, request, on_loss, left)  # a function without a try: see failures_of()
         except BaseException:
             drop_all(found)
             raise
 
     def _fill(self, found: builtins.list[Lease], names: Sequence[bytes], request: Request,
-              on_loss: OnLoss | None) -> Leases[Lease]:
-        left, order = Left(request.wait_ms), sorted(names)
+              on_loss: OnLoss | None, left: Left) -> Leases[Lease]:
+        order = sorted(names)
         while len(found) < len(order):
             options = request.with_wait(left.wait_ms())
             found.append(self._acquire(order[len(found)], options, request, quietly(on_loss)))

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
 import time
 import weakref
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
 
 open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _exiting = False
+_finalized_pid = 0
+
+
+def opened(client: Client) -> None:
+    """A child that multiprocessing has forked ends without atexit, but runs its finalizers."""
+    global _finalized_pid
+    open_clients.add(client)
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and sys.modules["multiprocessing.process"].parent_process() is not None and _finalized_pid != os.getpid():
+        util.Finalize(None, _close_all, exitpriority=0)
+        _finalized_pid = os.getpid()
 
 
 def stay_if_exiting() -> None:

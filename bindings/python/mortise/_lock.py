@@ -107,16 +107,20 @@ class Left:
     """How much of a wait is left, for an acquire in several steps."""
 
     def __init__(self, wait_ms: int) -> None:
-        self._wait_ms = wait_ms
+        self.whole_ms = wait_ms
         self._until = time.monotonic() + wait_ms / 1000
 
     def wait_ms(self) -> int:
-        if self._wait_ms < 0:
-            return self._wait_ms
+        if self.whole_ms <= 0:
+            return self.whole_ms
         return max(1, int((self._until - time.monotonic()) * 1000) + 1)
 
     def is_over(self) -> bool:
-        return 0 <= self._wait_ms and self._until <= time.monotonic()
+        return 0 <= self.whole_ms and self._until <= time.monotonic()
+
+    def ends_a_try(self) -> bool:
+        """A try that is not the first step of a wait lasts as long as the driver's time-outs let it."""
+        return self.whole_ms != 0 and self.is_over()
 
 
 def quietly(on_loss: OnLoss | None) -> OnLoss | None:
@@ -140,7 +144,14 @@ def _lost_meanwhile(status: int, lease: BaseLease) -> _errors.Error:
 
 def failures_of(leases: Sequence[BaseLease], found: Sequence[int]) -> list[_errors.Error]:
     """By the statuses. A function of its own: a signal at the end of such a loop passes by a `try` around it in Python 3.13."""
-    return [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+    return [failure_of(lease, status) for lease, status in zip(leases, found) if status != _errors.OK]
+
+
+def failure_of(lease: BaseLease, status: int) -> _errors.Error:
+    """After a try. The library gives no TIMEDOUT then; it is of who awaits the try."""
+    if status == _errors.TIMEDOUT:
+        return _errors.make(status, f"{lease.name!r}: no answer within the timeout")
+    return lease._failure(status)
 
 
 def give_up(leases: Sequence[BaseLease], failures: list[_errors.Error], wait_ms: int) -> bool:

@@ -58,6 +58,7 @@ int mortise_break(mortise_client *client, const char *name, uint64_t token, mort
 int mortise_ping(mortise_client *client, char *text, size_t size, mortise_error *error);
 uint32_t mortise_capabilities(mortise_client *client);
 const char *mortise_config_source(mortise_client *client);
+int64_t mortise_default_wait_ms(mortise_client *client);
 const char *mortise_version(void);
 extern "Python+C" void mpy_log(int level, char *line, void *user_data);
 """

@@ -55,18 +55,22 @@ int mpy_release_start(mpy_slot *slot)
         return status;
     mortise_error error;
     status = mortise_release_async(lease, slot_on_released, slot, &error);
-    slot_unwatch(slot, lease, status);
+    bool held = status == MORTISE_NOMEM; /* as before, and watched as before */
+    if (!held)
+        slot_unwatch(slot, lease, status);
     if (status == MORTISE_OK)
         return status;
     pthread_mutex_lock(&mpy_lock);
     slot->error = error;
     bool left = slot->state == LEFT;
-    if (!left) /* NOMEM: the lease is held as before */
-        slot_go_locked(slot, status == MORTISE_NOMEM ? HELD : IDLE);
+    if (!left)
+        slot_go_locked(slot, held ? HELD : IDLE);
+    pthread_mutex_unlock(&mpy_lock);
+    if (left && held)
+        slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+    pthread_mutex_lock(&mpy_lock);
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
-    if (left && status == MORTISE_NOMEM)
-        mortise_release_nowait(lease, NULL);
     return status;
 }
 

@@ -1,6 +1,8 @@
 """Several names without asyncio: all or none."""
+import asyncio
 import contextlib
 import threading
+import time
 
 import pytest
 from conftest import wait_until, waiters
@@ -103,6 +105,71 @@ def test_many_wait(client, other, kind):
     thread.start()
     run_in(kind, many)
     thread.join()
+
+
+class Clock:
+    """In place of the module `time`."""
+
+    def __init__(self):
+        self.ahead_s = 0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead_s
+
+
+@pytest.mark.parametrize("kind", ["main", "thread", "asyncio"])
+def test_many_has_one_timeout(where, other, monkeypatch, kind):
+    """Also if it is the config's: the wait for the second name gets what the wait for the first one has left."""
+    first, second = other.acquire("a"), other.acquire("b")
+    clock = Clock()
+    monkeypatch.setattr("mortise._lock.time", clock)
+
+    def give():
+        waiters(other, "a")
+        clock.ahead_s = 1000
+        first.release()
+
+    with mortise.open(where + ("&" if "?" in where else "?") + "wait=500s") as client:
+
+        async def many_async():
+            await client.alock_many(["a", "b"])
+
+        def many():
+            with pytest.raises(mortise.TimedOut):
+                if kind == "asyncio":
+                    asyncio.run(many_async())
+                else:
+                    client.lock_many(["a", "b"], on_loss=print).acquire()
+
+        giver = threading.Thread(target=give)
+        giver.start()
+        began = time.monotonic()
+        run_in("thread" if kind == "thread" else "main", many)
+        giver.join()
+        assert time.monotonic() - began < 400
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["main", "asyncio"])
+def test_many_when_the_server_hangs(redis_server, kind):
+    """The first step, which tries all names, ends with the timeout, and not after `unreachable_timeout` (10 s)."""
+
+    async def many_async(client):
+        await client.alock_many(["a", "b"], timeout=0.3)
+
+    with mortise.open(f"redis://127.0.0.1:{redis_server.port}?namespace=hangs/&close_timeout=100ms") as client:
+        client.ping()
+        redis_server.do("freeze")
+        began = time.monotonic()
+        try:
+            with pytest.raises(mortise.TimedOut):
+                if kind == "asyncio":
+                    asyncio.run(many_async(client))
+                else:
+                    client.lock_many(["a", "b"], timeout=0.3).acquire()
+            assert time.monotonic() - began < 5
+        finally:
+            redis_server.do("thaw")
 
 
 def test_many_in_circles(where):

@@ -253,6 +253,24 @@ def test_multiprocessing(where, tmp_path, method):
     assert path.read_text() == "75"
 
 
+kept = []
+
+
+def keep(where):
+    """The work of a child that ends while it holds."""
+    client = mortise.open(where)
+    kept.append((client, client.acquire("a")))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing_exit_while_holding(client, where, method):
+    child = multiprocessing.get_context(method).Process(target=keep, args=(where,))
+    child.start()
+    child.join(PATIENCE_S)
+    assert child.exitcode == 0
+    client.acquire("a", timeout=0).release()
+
+
 def test_a_client_cannot_be_sent(client):
     with client.lock("a") as lease:
         for what in (client, lease):
