@@ -35,11 +35,13 @@
 
 #include <mortise/mortise.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -613,7 +615,10 @@ public:
     client &operator=(const client &) = delete;
     /* Closes the client and, with fd(), runs the remaining callbacks. Waits for a callback on another thread for
      * close_timeout at most (twice that with fd()). A callback that takes longer continues after this, with what it
-     * captured, and a little memory is never freed. To find out, call close(): it returns CLOSING. */
+     * captured, and a little memory is never freed. To find out, call close(): it returns CLOSING.
+     *
+     * Not with fd() inside a callback of another client, while something of this one is under way: a callback may not
+     * dispatch, so what this client has not told yet is never told. Destroy it after dispatch() has returned. */
     ~client()
     {
         if (home_)
@@ -923,15 +928,18 @@ private:
         static bool add(const mortise_info *info, void *self) noexcept
         {
             auto *all = static_cast<listing *>(self);
+            mortise_info one{}; /* of this header's size; the library's may be another */
+            std::memcpy(&one, info, (std::min)(info->size, sizeof(one)));
+            one.size = sizeof(one);
 #if defined(__cpp_exceptions)
             try {
-                all->found.push_back(*info);
+                all->found.push_back(one);
             } catch (...) {
                 all->problem = std::current_exception();
                 return false;
             }
 #else
-            all->found.push_back(*info);
+            all->found.push_back(one);
 #endif
             return true;
         }

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace mortise {
 
@@ -192,9 +193,9 @@ public:
     {
         return add(detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
     }
-    /* Releases `update` of the permits that this object has, the oldest first, and returns the first failure of
-     * mortise_release(); LOST: the permit was not ours until the end. Any thread may call it. INVALID: the object has
-     * fewer; nothing is released. */
+    /* Releases `update` of the permits that this object has, those that this thread acquired first, and of them the oldest;
+     * and returns the first failure of mortise_release(); LOST: the permit was not ours until the end. Any thread may
+     * call it. INVALID: the object has fewer; nothing is released. */
     mortise_status release(std::ptrdiff_t update = 1)
     {
         std::vector<lease> spent = take(update);
@@ -212,35 +213,46 @@ public:
     {
         std::lock_guard<std::mutex> guard(mutex_);
         return static_cast<std::size_t>(std::count_if(
-            held_.begin(), held_.end(), [](const lease &one) { return one.held(); }));
+            held_.begin(), held_.end(), [](const entry &one) { return one.second.held(); }));
     }
     const std::string &name() const noexcept { return lock_.name(); }
 
 private:
+    using entry = std::pair<std::thread::id, lease>;
+
     bool add(std::int64_t wait_ms)
     {
         lease got = lock_.acquire(wait_ms, lock_.how());
         if (!got)
             return false;
         std::lock_guard<std::mutex> guard(mutex_);
-        held_.push_back(std::move(got));
+        held_.emplace_back(std::this_thread::get_id(), std::move(got));
         return true;
     }
+    /* Where each thread gives back its own, LOST is told to the thread whose permit it was. */
     std::vector<lease> take(std::ptrdiff_t count)
     {
         std::vector<lease> spent;
         std::lock_guard<std::mutex> guard(mutex_);
         if (count < 0 || static_cast<std::size_t>(count) > held_.size())
             return spent;
-        auto end = held_.begin() + count;
-        spent.assign(std::make_move_iterator(held_.begin()), std::make_move_iterator(end));
-        held_.erase(held_.begin(), end);
+        const auto wanted = static_cast<std::size_t>(count);
+        spent.reserve(wanted); /* what may throw comes first */
+        for (bool own : {true, false})
+            for (auto one = held_.begin(); one != held_.end() && spent.size() < wanted;) {
+                if ((one->first == std::this_thread::get_id()) != own) {
+                    ++one;
+                    continue;
+                }
+                spent.push_back(std::move(one->second));
+                one = held_.erase(one);
+            }
         return spent;
     }
 
     detail::named_lock lock_;
     mutable std::mutex mutex_;
-    std::vector<lease> held_; /* under mutex_ */
+    std::vector<entry> held_; /* under mutex_ */
 };
 
 } // namespace mortise

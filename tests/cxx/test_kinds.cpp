@@ -179,6 +179,23 @@ static void test_semaphore()
     CU_ASSERT_FALSE(mine.inspect("slots").value().held);
 }
 
+/* Each thread hears of its own permit. */
+static void test_semaphore_of_two_threads()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    mortise::semaphore slots(mine, "pool", 2);
+    slots.acquire();
+    mortise_status theirs = elsewhere([&] {
+        slots.acquire();
+        auto holders = other.holders("pool").value();
+        CU_ASSERT_EQUAL_FATAL(holders.size(), 2);
+        CU_ASSERT_EQUAL(other.break_grant("pool", holders[0].token).status(), MORTISE_OK);
+        return slots.release();
+    });
+    CU_ASSERT_EQUAL(theirs, MORTISE_OK);
+    CU_ASSERT_EQUAL(slots.release(), MORTISE_LOST);
+}
+
 static void test_several()
 {
     mortise::client mine = open_sim(), other = open_sim();
@@ -247,6 +264,7 @@ int main()
         {"a writer", test_writer},
         {"trouble", test_trouble},
         {"a semaphore", test_semaphore},
+        {"a semaphore of two threads", test_semaphore_of_two_threads},
         {"several names", test_several},
         {"several are told", test_several_told},
         CU_TEST_INFO_NULL,
