@@ -17,12 +17,12 @@
 
 #define MS_NS INT64_C(1000000)
 #define IDLE_NS (60000 * MS_NS)
-enum { BACKENDS_MAX = 256, RELEASES_MAX = 2048 };
+enum { BACKENDS_MAX = 256, RELEASES_MAX = 2048 }; /* releases: of one backend, which may be dead */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct backend *backends;
-static unsigned backend_count, release_count; /* releases: without an answer yet */
-static bool opened;                           /* backends_turn() has something to take in */
+static unsigned backend_count;
+static bool opened; /* backends_turn() has something to take in */
 static int wake = -1;
 
 /* lock held */
@@ -236,10 +236,9 @@ static void answered(mortise_status status, const mortise_error *error, void *us
     }
     grave->open--;
     bool over = grave->closed && grave->open == 0;
-    release_count--;
     grave->backend->releases--;
     grave->backend->idle_ns = boottime_ns();
-    if (release_count % (RELEASES_MAX / 4) == 0)
+    if (grave->backend->releases % (RELEASES_MAX / 4) == 0)
         wake_main(); /* somebody may wait for room */
     pthread_mutex_unlock(&lock);
     if (over)
@@ -250,9 +249,8 @@ static void answered(mortise_status status, const mortise_error *error, void *us
 static bool count_release(struct grave *grave, int change)
 {
     pthread_mutex_lock(&lock);
-    bool room = change < 0 || release_count < RELEASES_MAX;
+    bool room = change < 0 || grave->backend->releases < RELEASES_MAX;
     if (room) {
-        release_count += (unsigned)change;
         grave->open += (unsigned)change;
         grave->backend->releases += (unsigned)change;
     }

@@ -337,7 +337,7 @@ static bool pass_on_slots(struct peer *peer)
     }
 }
 
-/* False: no further peer can be served now. */
+/* False: it has to come again, because its backend has too many releases under way, or there is no memory. */
 static bool bury(struct peer *peer)
 {
     if (peer->backend->state == BACKEND_FAILED) {
@@ -356,14 +356,15 @@ static bool bury(struct peer *peer)
 static int64_t bury_dead(int64_t now)
 {
     int64_t due_ns = NEVER_NS;
+    bool busy = false;
     for (struct peer *peer = server.peers[PEER_DEAD], *next; peer != NULL; peer = next) {
         next = peer->next;
         if (peer->due_ns > now)
             due_ns = peer->due_ns < due_ns ? peer->due_ns : due_ns;
         else if (peer->backend->state != BACKEND_OPENING && !bury(peer))
-            return now + 100 * MS_NS;
+            busy = true; /* the next one may have another backend */
     }
-    return due_ns;
+    return busy && due_ns > now + 100 * MS_NS ? now + 100 * MS_NS : due_ns;
 }
 
 /* ---- time -------------------------------------------------------------------------------------------- */

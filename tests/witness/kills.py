@@ -255,6 +255,26 @@ def test_crash_delay(folder):
     assert time.monotonic() - begin >= 0.7, "too early"
 
 
+def test_dead_backend(folder):
+    """a backend that does not answer, with more claims than are released at a time, keeps nobody from another backend"""
+    if driver != "redis":
+        return
+    alive = folder.sqlite()
+    dead = folder.config("redis", f"servers = 127.0.0.1:{folder.server('redis')['PORT']}")
+    witness = folder.witness()
+    holders = [folder.holder(alive, "before"), folder.holder(dead, *map(str, range(2500))), folder.holder(alive, "after")]
+    for holder in holders:
+        watched(folder, holder)
+    kill(witness, signal.SIGSTOP)
+    folder.kill_server("redis")
+    for holder in holders:
+        kill(holder)
+        holder.wait()
+    kill(witness, signal.SIGCONT)
+    for name in ("before", "after"):
+        say(folder.holder(alive, name), "quit")
+
+
 def test_status(folder):
     """`mortise status` shows whether a holder is watched; `mortise run` is watched by its keeper"""
     def column(name):

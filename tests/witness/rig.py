@@ -74,6 +74,9 @@ class Folder:
         self.servers.append((kind, folder))
         return dict(line.split("=", 1) for line in out.stdout.splitlines())
 
+    def kill_server(self, kind):
+        subprocess.run(["sh", f"{ROOT}/tests/servers.sh", "kill", kind, self.file(f"server-{kind}")], check=True)
+
     def start(self, *words, **more):
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, **more)
         self.started.append(process)
