@@ -49,6 +49,18 @@ static void set(MYSQL *mysql, const char *statement)
     run(mysql, statement, strlen(statement));
 }
 
+/* The statement that sets this column first, for this name: other threads of this process may be busy with theirs. */
+static void logged(MYSQL *mysql, const char *column, const char *name, char *statement, size_t size)
+{
+    char hex[129], query[400];
+    mysql_hex_string(hex, name, (unsigned long)strnlen(name, 64));
+    snprintf(query, sizeof(query),
+             "SELECT argument FROM mysql.general_log WHERE argument LIKE "
+             "'UPDATE mortise_lock SET %s%%WHERE name=X''%s''%%'",
+             column, hex);
+    first_value(mysql, query, statement, size);
+}
+
 void mysql_record(const char *url, const char *name, struct mysql_statements *statements)
 {
     MYSQL *root = mysql_bare(url, "root");
@@ -58,14 +70,8 @@ void mysql_record(const char *url, const char *name, struct mysql_statements *st
     set(root, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON");
     set(root, "TRUNCATE mysql.general_log");
     bench_release(bench_acquire(client, name, NULL));
-    first_value(root,
-                "SELECT argument FROM mysql.general_log "
-                "WHERE argument LIKE 'UPDATE mortise_lock SET version%'",
-                statements->take, sizeof(statements->take));
-    first_value(root,
-                "SELECT argument FROM mysql.general_log "
-                "WHERE argument LIKE 'UPDATE mortise_lock SET grants%'",
-                give, sizeof(give));
+    logged(root, "version", name, statements->take, sizeof(statements->take));
+    logged(root, "grants", name, give, sizeof(give));
     set(root, "SET GLOBAL general_log = OFF");
     set(root, "TRUNCATE mysql.general_log");
     bench_close(client);
