@@ -197,7 +197,7 @@ def scale_table(result):
         for found in told["figures"]:
             unit, _, words = KNOWN[found["figure"]]
             (few, less), (many, more) = found["points"][0], found["points"][-1]
-            what = f"{words.removesuffix(' for each').removesuffix(', for each')}, {unit}"
+            what = f"{words.removesuffix(', for each').removesuffix(' for each')}, {unit}"
             bends = "" if found["bends"] is None else f"{found['bends']:,}"
             ends = (f"{number(less)} at {few:,}", f"{number(more)} at {many:,}", f"{found['slope']:.3g}", bends, number(found["hosts"]))
             lines.append(row((f"{BACKENDS[told['backend']]}, {told['words']}", what, *ends)))

@@ -9,10 +9,10 @@ import sys
 SAID = {
     "| `sqlite` | ": [("cycle", "SQLite driver")],
     "| `redis` | ": [("redis", "acquire + release")],
-    "| `redis` | 20 to 50 µs; ": [("redis", "acquire + release_nowait")],
+    "| `redis` | 20 to 140 µs; ": [("redis", "acquire + release_nowait")],
     "as the server is set | ": [("redis_queue", "a release, to the lock in another process")],
     "| `redlock`, five nodes, all on one processor | ": [("redlock", "acquire + release, with tokens")],
-    "| `redlock`, five nodes, all on one processor | 150 to 300 µs; ": [("redlock", "acquire + release, fencing = off")],
+    "| `redlock`, five nodes, all on one processor | 150 to 700 µs; ": [("redlock", "acquire + release, fencing = off")],
     "| `postgres` | ": [("postgres", "PostgreSQL driver, one processor"), ("postgres", "PostgreSQL driver, free")],
     "each acquire | ": [("postgres", "driver, hand-over, free")],
     "| `zookeeper`, one server | ": [("zookeeper", "acquire + release")],
