@@ -41,8 +41,8 @@ enum option {
     OPTION_COUNT
 };
 
-/* UNDONE: if the COMMIT failed, the transaction was rolled back. REPEATABLE: the server's log needs REPEATABLE READ. */
-enum { FAULT_UNDONE = FAULT_OWN, FAULT_REPEATABLE = 2 * FAULT_OWN };
+/* UNDONE: if the COMMIT failed, the transaction was rolled back. */
+enum { FAULT_UNDONE = FAULT_OWN };
 enum setup_phase { SETUP_IDENTIFY, SETUP_MAKE, SETUP_LAYOUT };
 
 struct my_request {
@@ -79,7 +79,6 @@ struct driver {
     const mortise_value *values;
     const char *section; /* while it is opened */
     struct my_link main, live;
-    bool repeatable;  /* the server's log is by statement: see setup.c */
     char durable[96]; /* why the server may lose what it has committed; empty: it does not */
 };
 

@@ -23,7 +23,6 @@ static const struct {
     {1290, MORTISE_UNREACHABLE, true, FAULT_RESET, "the server is read-only"},
     {1792, MORTISE_UNREACHABLE, true, FAULT_RESET, "transactions are read-only"},
     {1836, MORTISE_UNREACHABLE, true, FAULT_RESET, "the server is read-only"},
-    {1665, MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET | FAULT_REPEATABLE, NULL},
     {1146, MORTISE_UNREACHABLE, true, FAULT_RESET, "the tables are gone"},
     {1114, MORTISE_BACKEND, true, 0, "the server's disk is full"},
     {1021, MORTISE_BACKEND, true, 0, "the server's disk is full"},

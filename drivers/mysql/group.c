@@ -96,13 +96,11 @@ static bool failed(struct link *link)
     bool commit = mine->transaction && mine->request_at == group->count;
     struct fault fault;
     fault_read(mine->conn.mysql, &fault);
-    bool repeatable = (fault.flags & FAULT_REPEATABLE) != 0;
-    bool gone = (fault.flags & FAULT_RESET) != 0 && !repeatable;
+    bool gone = (fault.flags & FAULT_RESET) != 0;
     if (group->failed || gone || (commit && (fault.flags & FAULT_UNDONE) == 0)) {
         link_lose(link, &fault.base);
         return false;
     }
-    driver_of(link)->repeatable |= repeatable;
     group->failed = true;
     group->failed_at = mine->request_at;
     group->fault = fault;

@@ -38,10 +38,6 @@ static void write_make(struct link *link)
 
 static void write_layout(struct link *link)
 {
-    if (driver_of(link)->repeatable) {
-        text_string(&my_link(link)->out, sql_repeatable);
-        text_string(&my_link(link)->out, ";");
-    }
     if (my_link(link)->galera) {
         text_string(&my_link(link)->out, sql_galera);
         text_string(&my_link(link)->out, ";");
@@ -111,7 +107,7 @@ static bool is_on(const char *value)
 }
 
 struct variables {
-    bool read_only, binlog, galera;
+    bool read_only, binlog, by_statement, galera;
     char flush[8], sync[8];
 };
 
@@ -123,6 +119,8 @@ static void take_variable(struct variables *variables, const char *name, const c
         variables->galera = is_on(value);
     else if (strcmp(name, "log_bin") == 0)
         variables->binlog = is_on(value);
+    else if (strcmp(name, "binlog_format") == 0) /* of this session, which keeps it */
+        variables->by_statement = strcmp(value, "STATEMENT") == 0;
     else if (strcmp(name, "innodb_flush_log_at_trx_commit") == 0)
         snprintf(variables->flush, sizeof(variables->flush), "%.6s", value);
     else if (strcmp(name, "sync_binlog") == 0)
@@ -157,6 +155,12 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     if (variables.read_only) {
         refuse(link, MORTISE_UNREACHABLE, true,
                "the server is read-only; is it a replica? Name the primary, or all servers");
+        return false;
+    }
+    if (variables.by_statement && (variables.binlog || variables.galera)) {
+        refuse(link, MORTISE_CONFIG, false,
+               "with binlog_format = STATEMENT a replica of the server does not get the locks: set "
+               "that to ROW or MIXED");
         return false;
     }
     if (driver->durable[0] == '\0' || driver->values[OPTION_DURABLE].number == 0)

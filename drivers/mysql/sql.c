@@ -7,7 +7,10 @@
  * The revision is raised with each write of a row, so a statement that writes what is there already is a change for the
  * server, too: its commit waits until the log has all of the row. And a row with the same version and revision is unchanged.
  *
- * A server that became read-only (a replica) lets users with special rights write. Our statements do not. */
+ * A server that became read-only (a replica) lets users with special rights write. Our statements do not. A replica that executed
+ * them itself would find no row to change, so they must come to it as rows. With binlog_format = MIXED they do, for two reasons:
+ * they read a system variable (MySQL's manual, "Determination of Safe and Unsafe Statements in Binary Logging"), and InnoDB logs
+ * nothing but rows at READ COMMITTED (the same, "Transaction Isolation Levels"). With STATEMENT the server is refused: setup.c. */
 #include "sql.h"
 
 #include "../lib/sql/rowlease.h"
@@ -74,12 +77,10 @@ const char sql_identify[] =
     "SELECT CONNECTION_ID(),DATABASE(),host FROM information_schema.processlist "
     "WHERE id=CONNECTION_ID();"
     "SHOW VARIABLES WHERE Variable_name IN ('read_only','innodb_read_only','log_bin',"
-    "'sync_binlog','innodb_flush_log_at_trx_commit','wsrep_on');"
+    "'binlog_format','sync_binlog','innodb_flush_log_at_trx_commit','wsrep_on');"
     "SELECT table_name,engine FROM information_schema.tables WHERE table_schema=DATABASE() "
     "AND table_name IN ('mortise_lock','mortise_record','mortise_meta')";
 const char sql_layout[] = "SELECT value FROM mortise_meta WHERE name='layout'";
-/* With binlog_format = STATEMENT, InnoDB refuses writes at READ COMMITTED. */
-const char sql_repeatable[] = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 /* A node of Galera reads and writes what all nodes have committed before. */
 const char sql_galera[] = "SET SESSION wsrep_sync_wait=7";
 

@@ -62,7 +62,7 @@ extern const char sql_settings[];
 extern const char sql_identify
     []; /* -> connection id, database, client's address; variables; tables and their engines */
 extern const char sql_layout[]; /* -> layout */
-extern const char sql_repeatable[], sql_galera[];
+extern const char sql_galera[];
 extern const char *const sql_make[];
 extern const size_t sql_make_count;
 const char *sql_schema_text(void);

@@ -22,6 +22,10 @@
 #ifndef SERVER_SETTINGS
 #define SERVER_SETTINGS ""
 #endif
+/* A line of the config, if the server wants a password. */
+#ifndef PASSWORD
+#define PASSWORD ""
+#endif
 
 /* Bounds failure only. Each question to the server is a process of its own, and the machine may be busy. */
 #define PATIENCE_MS 20000
@@ -183,6 +187,19 @@ static inline mortise_client *open_proxied(const char *settings, const char *mor
     char host[64];
     snprintf(host, sizeof host, "127.0.0.1:%d", proxy.port);
     return open_at(host, settings, more);
+}
+
+/* Whether the server lets a new client in, and what it tells. */
+static inline mortise_status reach(const char *host, const char *more, char *told, size_t size)
+{
+    mortise_client *client = NULL;
+    char text[600];
+    snprintf(text, sizeof text, "%s%s", strstr(more, "password") ? "" : PASSWORD, more);
+    mortise_status status = open_where(host, "unreachable_timeout = 5s", text, &client);
+    if (status == MORTISE_OK)
+        status = mortise_ping(client, told, size, &detail);
+    mortise_close(client, NULL);
+    return status;
 }
 
 static inline mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms)

@@ -1,6 +1,7 @@
-/* test_mysql_settings.c - the MySQL driver and how its server is set up: TLS, rights, tables, the server's own settings, names,
- * replicas. On a private server with TLS, a binary log and a replica. */
-#define SERVER_SETTINGS "replica=yes\ntls=yes\npassword=secret\n"
+/* test_mysql_settings.c - the MySQL driver and how its server is set up: TLS, rights, tables, the server's own settings, names.
+ * On a private server with TLS. */
+#define SERVER_SETTINGS "tls=yes\npassword=secret\n"
+#define PASSWORD "password = secret\n"
 #include "mysql_server.h"
 
 #include <arpa/inet.h>
@@ -10,21 +11,7 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-#define PASSWORD "password = secret\n"
-
 /* ---- TLS, passwords ---------------------------------------------------------------------------- */
-
-static mortise_status reach(const char *host, const char *more, char *told, size_t size)
-{
-    mortise_client *client = NULL;
-    char text[600];
-    snprintf(text, sizeof text, "%s%s", strstr(more, "password") ? "" : PASSWORD, more);
-    mortise_status status = open_where(host, "unreachable_timeout = 5s", text, &client);
-    if (status == MORTISE_OK)
-        status = mortise_ping(client, told, size, &detail);
-    mortise_close(client, NULL);
-    return status;
-}
 
 /* With the certificate's name; with another one; of a CA that nobody trusts; an address, for which it is not. */
 static void test_tls(void)
@@ -380,101 +367,6 @@ static void test_server_settings(void)
         "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
 }
 
-static void test_statement_log(void)
-{
-    ask("SET GLOBAL binlog_format = 'STATEMENT'");
-    mortise_client *client = open_client("", PASSWORD), *other = open_client("", PASSWORD);
-    for (int i = 0; i < 3; i++) {
-        mortise_lease *lease = take(client, "logged", HOLD_MS);
-        CU_ASSERT_EQUAL(try_for(other, "logged", 0), MORTISE_BUSY);
-        give(lease);
-    }
-    ask("SET GLOBAL binlog_format = 'MIXED'");
-    mortise_close(client, NULL);
-    mortise_close(other, NULL);
-}
-
-static void test_durable(void)
-{
-    static const char *const sets[][2] = {{"innodb_flush_log_at_trx_commit = 2", "innodb_flush"},
-                                          {"sync_binlog = 0", "sync_binlog = 0"}};
-    char host[64], told[400], sql[200];
-    snprintf(host, sizeof host, "127.0.0.1:%s", port);
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(sql, sizeof sql, "SET GLOBAL %s", sets[i][0]);
-        ask(sql);
-        CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_CONFIG);
-        says(sets[i][1]);
-        CU_ASSERT_EQUAL(reach(host, "durable = no", told, sizeof told), MORTISE_OK);
-        CU_ASSERT_PTR_NOT_NULL(strstr(told, "not durable"));
-        ask("SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL sync_binlog = 1");
-    }
-    mortise_client *client = NULL;
-    CU_ASSERT_EQUAL(open_where(host, "require = durable", PASSWORD "durable = no", &client),
-                    MORTISE_CONFIG);
-    mortise_close(client, NULL);
-}
-
-/* ---- replicas ---------------------------------------------------------------------------------- */
-
-static void test_replica(void)
-{
-    char host[64], hosts[128], told[400];
-    snprintf(host, sizeof host, "127.0.0.1:%s", replica_port);
-    CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_UNREACHABLE);
-    says("read-only");
-    CU_ASSERT_EQUAL(reach(host, "user = root\npassword =", told, sizeof told), MORTISE_UNREACHABLE);
-    says("read-only");
-    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", replica_port, port);
-    mortise_client *client = open_at(hosts, "", PASSWORD);
-    CU_ASSERT_EQUAL(try_for(client, "replica", PATIENCE_MS), MORTISE_OK);
-    mortise_close(client, NULL);
-}
-
-static bool replica_has_all(void *argument)
-{
-    char position[64];
-    (void)argument;
-    snprintf(position, sizeof position, "%s", ask("SELECT @@gtid_binlog_pos"));
-    return strcmp(position, ask_of("only=2", "SELECT @@gtid_slave_pos")) == 0;
-}
-
-/* A lease goes on over a failover: the primary becomes read-only, the replica is promoted. Of two clients the second has all
- * rights, so the old primary would let it write. */
-static void test_failover(void)
-{
-    char hosts[128];
-    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", port, replica_port);
-    mortise_client *client = open_at(hosts, "renew_every = 100ms", PASSWORD),
-                   *root = open_at(hosts, "renew_every = 100ms", "user = root\npassword =");
-    mortise_stats stats = {.size = sizeof stats};
-    mortise_lease *lease = take(client, "failover", HOLD_MS),
-                  *other = take(root, "rooted", HOLD_MS);
-    uint64_t token = mortise_token(lease);
-    ask("SET GLOBAL read_only = 1");
-    CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
-    ask_of("only=2", "STOP SLAVE; SET GLOBAL read_only = 0");
-    for (int i = 0; i < 2; i++) {
-        mortise_stats_get(i == 0 ? client : root, &stats);
-        uint64_t before = stats.renewals;
-        while (mortise_stats_get(i == 0 ? client : root, &stats) == MORTISE_OK &&
-               stats.renewals < before + 3)
-            sched_yield();
-    }
-    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
-    CU_ASSERT_EQUAL(mortise_state(other), MORTISE_STATE_HELD);
-    CU_ASSERT_EQUAL(try_for(root, "failover", 0), MORTISE_BUSY);
-    give(lease);
-    give(other);
-    lease = take(root, "failover", HOLD_MS);
-    CU_ASSERT(mortise_token(lease) > token);
-    give(lease);
-    CU_ASSERT_STRING_EQUAL(
-        ask_of("only=2", "SELECT count(*) FROM mortise_lock WHERE grants IS NOT NULL"), "0");
-    mortise_close(client, NULL);
-    mortise_close(root, NULL);
-}
-
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -490,10 +382,6 @@ int main(int argc, char **argv)
         {"a user without rights, another layout, another engine", test_rights},
         {"names that look the same", test_names},
         {"settings of the server", test_server_settings},
-        {"a log by statement", test_statement_log},
-        {"a server that is not durable", test_durable},
-        {"a read-only replica", test_replica},
-        {"failover to a replica", test_failover},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);

@@ -1,0 +1,153 @@
+/* test_mysql_replica.c - the MySQL driver, its server's binary log, and a replica of it. */
+#define SERVER_SETTINGS "replica=yes\n"
+#include "mysql_server.h"
+
+/* ---- the binary log ----------------------------------------------------------------------------- */
+
+static bool replica_has_all(void *argument)
+{
+    char position[64];
+    (void)argument;
+    snprintf(position, sizeof position, "%s", ask("SELECT @@gtid_binlog_pos"));
+    return strcmp(position, ask_of("only=2", "SELECT @@gtid_slave_pos")) == 0;
+}
+
+/* Whether the replica shows that somebody holds the name: "1" or "0". */
+static const char *replica_holds(const char *name)
+{
+    char sql[200];
+    CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
+    snprintf(sql, sizeof sql,
+             "SELECT count(*) FROM mortise_lock WHERE name = '%.40s' AND grants IS NOT NULL", name);
+    return ask_of("only=2", sql);
+}
+
+static void log_as(const char *format)
+{
+    char sql[100];
+    snprintf(sql, sizeof sql, "SET GLOBAL binlog_format = '%.20s'; SELECT 'set'", format);
+    CU_ASSERT_STRING_EQUAL(ask(sql), "set");
+}
+
+/* What is written comes to the replica, which is read-only. */
+static void test_row_log(void)
+{
+    static const char *const formats[] = {"ROW", "MIXED"};
+    for (size_t i = 0; i < 2; i++) {
+        log_as(formats[i]);
+        mortise_client *client = open_client("", "");
+        mortise_lease *lease = take(client, "logged", HOLD_MS);
+        CU_ASSERT_STRING_EQUAL(replica_holds("logged"), "1");
+        give(lease);
+        CU_ASSERT_STRING_EQUAL(replica_holds("logged"), "0");
+        mortise_close(client, NULL);
+    }
+}
+
+/* By statement it would not: a session that logs so is refused. One that was made before logs as before, and the next one of
+ * that client is refused, too. */
+static void test_statement_log(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "durable = no");
+    mortise_lease *lease = take(client, "before", HOLD_MS);
+    log_as("STATEMENT");
+    CU_ASSERT_EQUAL(try_for(other, "logged", 0), MORTISE_CONFIG);
+    says("binlog_format");
+    give(take(client, "logged", HOLD_MS));
+    CU_ASSERT_STRING_EQUAL(replica_holds("before"), "1");
+    CU_ASSERT_STRING_EQUAL(ask("KILL USER mortise; SELECT 'killed'"), "killed");
+    CU_ASSERT_EQUAL(try_for(client, "logged", 0), MORTISE_CONFIG);
+    says("binlog_format");
+    log_as("MIXED");
+    CU_ASSERT_EQUAL(try_for(other, "logged", PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT_EQUAL(try_for(other, "before", 0), MORTISE_BUSY);
+    give(lease);
+    CU_ASSERT_EQUAL(try_for(other, "before", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+static void test_durable(void)
+{
+    static const char *const sets[][2] = {{"innodb_flush_log_at_trx_commit = 2", "innodb_flush"},
+                                          {"sync_binlog = 0", "sync_binlog = 0"}};
+    char host[64], told[400], sql[200];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(sql, sizeof sql, "SET GLOBAL %s", sets[i][0]);
+        ask(sql);
+        CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_CONFIG);
+        says(sets[i][1]);
+        CU_ASSERT_EQUAL(reach(host, "durable = no", told, sizeof told), MORTISE_OK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(told, "not durable"));
+        ask("SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL sync_binlog = 1");
+    }
+    mortise_client *client = NULL;
+    CU_ASSERT_EQUAL(open_where(host, "require = durable", "durable = no", &client), MORTISE_CONFIG);
+    mortise_close(client, NULL);
+}
+
+/* ---- replicas ---------------------------------------------------------------------------------- */
+
+static void test_replica(void)
+{
+    char host[64], hosts[128], told[400];
+    snprintf(host, sizeof host, "127.0.0.1:%s", replica_port);
+    CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_UNREACHABLE);
+    says("read-only");
+    CU_ASSERT_EQUAL(reach(host, "user = root", told, sizeof told), MORTISE_UNREACHABLE);
+    says("read-only");
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", replica_port, port);
+    mortise_client *client = open_at(hosts, "", "");
+    CU_ASSERT_EQUAL(try_for(client, "replica", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+}
+
+/* A lease goes on over a failover: the primary becomes read-only, the replica is promoted. Of two clients the second has all
+ * rights, so the old primary would let it write. */
+static void test_failover(void)
+{
+    char hosts[128];
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", port, replica_port);
+    mortise_client *client = open_at(hosts, "renew_every = 100ms", ""),
+                   *root = open_at(hosts, "renew_every = 100ms", "user = root");
+    mortise_stats stats = {.size = sizeof stats};
+    mortise_lease *lease = take(client, "failover", HOLD_MS),
+                  *other = take(root, "rooted", HOLD_MS);
+    uint64_t token = mortise_token(lease);
+    ask("SET GLOBAL read_only = 1");
+    CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
+    ask_of("only=2", "STOP SLAVE; SET GLOBAL read_only = 0");
+    for (int i = 0; i < 2; i++) {
+        mortise_stats_get(i == 0 ? client : root, &stats);
+        uint64_t before = stats.renewals;
+        while (mortise_stats_get(i == 0 ? client : root, &stats) == MORTISE_OK &&
+               stats.renewals < before + 3)
+            sched_yield();
+    }
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_state(other), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(try_for(root, "failover", 0), MORTISE_BUSY);
+    give(lease);
+    give(other);
+    lease = take(root, "failover", HOLD_MS);
+    CU_ASSERT(mortise_token(lease) > token);
+    give(lease);
+    CU_ASSERT_STRING_EQUAL(
+        ask_of("only=2", "SELECT count(*) FROM mortise_lock WHERE grants IS NOT NULL"), "0");
+    mortise_close(client, NULL);
+    mortise_close(root, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"a log by rows", test_row_log},
+        {"a log by statement", test_statement_log},
+        {"a server that is not durable", test_durable},
+        {"a read-only replica", test_replica},
+        {"failover to a replica", test_failover},
+        CU_TEST_INFO_NULL,
+    };
+    return server_run(tests, argc, argv);
+}
