@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define STACK_SIZE (256 * 1024UL)
 #define STEPS_MAX 64 /* of a call that is to end */
@@ -20,6 +21,8 @@
 
 /* Of libcrypto, if libmariadb uses that. */
 extern void ERR_clear_error(void) __attribute__((weak));
+extern const char *X509_get_default_cert_file(void) __attribute__((weak));
+extern const char *X509_get_default_cert_dir(void) __attribute__((weak));
 
 /* OpenSSL has one queue of errors for all that a thread does. With an old one in it, libmariadb takes "there is nothing to read
  * yet" for a broken connection; and so would the application, with one of ours. */
@@ -64,6 +67,32 @@ static enum conn_event ended(struct conn *conn, bool failed)
     return take_answer(conn);
 }
 
+bool conn_finds_certificates(void)
+{
+    return X509_get_default_cert_file != NULL && X509_get_default_cert_dir != NULL;
+}
+
+static const char *environment_or(const char *variable, const char *usual)
+{
+    const char *value = secure_getenv(variable);
+    return value != NULL && *value != '\0' ? value : usual;
+}
+
+/* Without a file or a folder of trusted certificates, Connector/C 3.4 and later go on if they do not trust the server: they
+ * send it a hash of the password, and look whether it knows that (send_client_reply_packet() in plugins/auth/my_auth.c). So one
+ * of both is always given; without tls_ca they are OpenSSL's own, which it would take by itself. The folder need not exist. */
+static bool set_trust(MYSQL *mysql, const struct conn_target *target)
+{
+    const char *file = target->tls_ca, *folder = NULL;
+    if (file == NULL && conn_finds_certificates()) {
+        folder = environment_or("SSL_CERT_DIR", X509_get_default_cert_dir());
+        file = environment_or("SSL_CERT_FILE", X509_get_default_cert_file());
+        if (access(file, R_OK) != 0)
+            file = NULL;
+    }
+    return mysql_ssl_set(mysql, target->tls_key, target->tls_cert, file, folder, NULL) == 0;
+}
+
 /* False: no memory. Without the first one libmariadb would end the process; without others a connection could be one
  * without TLS, or one that any plugin may authenticate. */
 static bool set_options(MYSQL *mysql, const struct conn_target *target)
@@ -78,9 +107,7 @@ static bool set_options(MYSQL *mysql, const struct conn_target *target)
                mysql_optionsv(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "mortise") == 0;
     if (!target->tls)
         return set;
-    return set &&
-           mysql_ssl_set(mysql, target->tls_key, target->tls_cert, target->tls_ca, NULL, NULL) ==
-               0 &&
+    return set && set_trust(mysql, target) &&
            mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes) == 0 &&
            mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes) == 0;
 }

@@ -35,7 +35,7 @@ struct conn_target {
     unsigned port;
     const char *user, *password, *database;
     bool tls;
-    const char *tls_ca, *tls_cert, *tls_key; /* NULL: not given */
+    const char *tls_ca, *tls_cert, *tls_key; /* NULL: not given; tls_ca: see conn_finds_certificates() */
 };
 
 struct conn {
@@ -51,6 +51,9 @@ struct conn {
     unsigned long long touched, insert_id;
     bool more; /* of the same text */
 };
+
+/* Whether it knows where the system's trusted certificates are. If not, tls_ca must be given. */
+bool conn_finds_certificates(void);
 
 /* Both begin a call; the first connection of a process also begins libmariadb. */
 /* With TLS, done(argument) is called on the thread that connects when it has ended. */

@@ -65,6 +65,10 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     if ((option_text(driver, OPTION_TLS_CERT) == NULL) !=
         (option_text(driver, OPTION_TLS_KEY) == NULL))
         return explain(driver, error, "tls_cert and tls_key need each other");
+    if (tls && option_text(driver, OPTION_TLS_CA) == NULL && !conn_finds_certificates())
+        return explain(driver, error,
+                       "tls_ca is missing: without OpenSSL in libmariadb the driver does not find "
+                       "the system's trusted certificates");
     struct hosts *to = &driver->remote.hosts;
     const char *wrong = socket != NULL ? take_socket(to, socket) : hosts_read(to, hosts, PORT);
     if (wrong != NULL)
