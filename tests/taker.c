@@ -3,6 +3,7 @@
  *
  *     taker WHERE                          first line out: "ready", or a status and its message
  *     acquire NAME WAIT TTL [OWNER] [no_renew] [shared] [permits=N]   "OK TOKEN", or a status and its message
+ *     many NAME NAME…                      all of them, with one call and however long it takes: "OK", or as above
  *     release | nowait | downgrade | state | remaining | token | owner    of the lease acquired last; release forgets it
  *     spin NAME FILE COUNT                 COUNT times: acquire, read a number, write it plus one, release
  *     peek NAME FILE COUNT                 COUNT times: acquire shared, read the number twice, release
@@ -84,6 +85,24 @@ static void acquire(char **words)
     }
     leases[lease_count++] = lease;
     printf("OK %" PRIu64 "\n", mortise_token(lease));
+}
+
+static void acquire_many(char **words)
+{
+    mortise_error error = {0};
+    size_t count = 0;
+    while (words[1 + count]) /* a line has few */
+        decode(words[1 + count++]);
+    if (lease_count + count > LEASES_MAX) {
+        printf("INVALID many\n");
+        return;
+    }
+    mortise_status status = mortise_acquire_many(client, (const char *const *)(words + 1), count,
+                                                 MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER),
+                                                 &leases[lease_count], &error);
+    if (status == MORTISE_OK)
+        lease_count += count;
+    answer(status, &error);
 }
 
 static void release(mortise_status (*how)(mortise_lease *, mortise_error *))
@@ -212,6 +231,8 @@ static bool obey(char **words)
     const char *what = words[0] ? words[0] : "";
     if (strcmp(what, "acquire") == 0)
         acquire(words);
+    else if (strcmp(what, "many") == 0)
+        acquire_many(words);
     else if (strcmp(what, "release") == 0)
         release(mortise_release);
     else if (strcmp(what, "downgrade") == 0)

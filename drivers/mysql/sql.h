@@ -57,7 +57,7 @@ extern const char sql_sweep_end[];
 extern const char sql_now_us[]; /* the server's clock, µs since 1970 */
 /* A statement that waits for no row. MySQL takes it for a comment, and waits. */
 extern const char sql_no_wait[];
-/* $a: lock wait in s, $b: statement time in s. */
+/* $a: lock wait in s, $b: statement time, and how long a transaction waits for the client, in s. */
 extern const char sql_settings[];
 extern const char sql_identify
     []; /* -> connection id, database, client's address; variables; tables and their engines */

@@ -271,6 +271,35 @@ static void test_client_stopped(void)
     test_kill(&taker);
 }
 
+/* Both names are asked for in one group, with one transaction. The second statement fails when the client is stopped, which
+ * cannot send the ROLLBACK, so the first row stays locked: until the server ends the session. */
+static void test_client_stopped_failing(void)
+{
+    struct test_process taker;
+    char url[200], line[200];
+    mortise_client *client = open_client("", "");
+    give(take(client, "stopped-a", HOLD_MS));
+    give(take(client, "stopped-b", HOLD_MS));
+    snprintf(url, sizeof url, "mariadb://mortise@127.0.0.1:%s/mortise?command_timeout=3s", port);
+    const char *const argv[] = {getenv("MORTISE_TAKER"), url, NULL};
+    CU_ASSERT_FATAL(test_spawn(&taker, argv) && test_hear(&taker, line, sizeof line, PATIENCE_MS));
+    row_fault("stopped-b", 1, SLEEPS);
+    CU_ASSERT(test_say(&taker, "many stopped-a stopped-b"));
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    CU_ASSERT(test_signal(&taker, SIGSTOP));
+    snprintf(line, sizeof line, "KILL QUERY %.20s", ask("SELECT id " SLEEPERS));
+    ask(line); /* or command_timeout has ended it */
+    CU_ASSERT(soon("SELECT count(*) FROM information_schema.innodb_trx", "0"));
+    CU_ASSERT_EQUAL(try_for(client, "stopped-a", 0), MORTISE_OK);
+    CU_ASSERT(test_signal(&taker, SIGCONT)); /* it notices, and gets both in the end */
+    CU_ASSERT(test_hear(&taker, line, sizeof line, PATIENCE_MS));
+    CU_ASSERT_STRING_EQUAL(line, "OK");
+    CU_ASSERT_EQUAL(try_for(client, "stopped-a", 0), MORTISE_BUSY);
+    test_kill(&taker);
+    row_fault_end();
+    mortise_close(client, NULL);
+}
+
 /* The server closes an idle connection; nobody notices. */
 static void test_wait_timeout(void)
 {
@@ -370,6 +399,7 @@ int main(int argc, char **argv)
         {"a session that outlives its connection", test_ghost},
         {"a connection that breaks at any byte", test_cut_anywhere},
         {"a client that is stopped", test_client_stopped},
+        {"stopped when a statement of its group fails", test_client_stopped_failing},
         {"idle for wait_timeout", test_wait_timeout},
         {"too many connections", test_max_connections},
         {"looks of a waiter", test_looks},
