@@ -97,7 +97,10 @@ void waitlist_ask_locked(struct waitlist *list)
     claim_go_locked(claim, CLAIM_ASKING);
     claim_fill_op(claim, &claim->ask, MORTISE_OP_ACQUIRE, ask_done);
     mortise_op *op = &claim->ask.op;
-    op->flags = (list->alone ? MORTISE_OP_TRY : 0u) | (claim->maybe ? MORTISE_OP_REPEAT : 0u) |
+    op->flags = (list->alone            ? MORTISE_OP_TRY
+                 : list->busy_count > 0 ? MORTISE_OP_AGAIN
+                                        : 0u) |
+                (claim->maybe ? MORTISE_OP_REPEAT : 0u) |
                 (is_next_locked(list) ? MORTISE_OP_NEXT : 0u);
     op->info = &claim->room->info;
     op->first_sent_ns = claim->first_sent_ns;

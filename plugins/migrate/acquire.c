@@ -182,7 +182,8 @@ static void ask_first(struct call *call)
 {
     call->state = CALL_FIRST;
     call->undone = false;
-    ask_leg(call, first_side(call), call->upper->flags & MORTISE_OP_TRY, floor_first(call));
+    ask_leg(call, first_side(call), call->upper->flags & (MORTISE_OP_TRY | MORTISE_OP_AGAIN),
+            floor_first(call));
 }
 
 static void first_answered(struct call *call, const struct ask *ask)

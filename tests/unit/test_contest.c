@@ -220,6 +220,26 @@ static void test_polling(void)
     finish();
 }
 
+/* A driver may keep what a caller asks again; not what the next caller asks when that one has given up. */
+static void test_again(void)
+{
+    start(CONFIG "[sim]\nnotify = no\n");
+    sim->seize("a", MORTISE_NEVER);
+    for (int i = 0; i < 2; i++) {
+        tap_count = 0;
+        want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 1000));
+        advance_ms(1000);
+        CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+        size_t asked = tapped_count(MORTISE_OP_ACQUIRE);
+        CU_ASSERT(asked > 2);
+        for (size_t k = 0; k < asked; k++)
+            CU_ASSERT_EQUAL((tapped(MORTISE_OP_ACQUIRE, k)->op.flags & MORTISE_OP_AGAIN) != 0,
+                            k > 0);
+    }
+    sim->give_back("a");
+    finish();
+}
+
 static void test_watch_is_balanced(void)
 {
     start(CONFIG);
@@ -408,6 +428,7 @@ int main(void)
         {"another grant id after BUSY", test_another_grant_after_busy},
         {"the holder died", test_holder_died},
         {"polling", test_polling},
+        {"a new caller does not ask again", test_again},
         {"[8] watches are balanced", test_watch_is_balanced},
         {"tries", test_tries},
         {"an owner passes the queue", test_owner_passes_the_queue},

@@ -105,6 +105,30 @@ static void wait_in_list(struct completion *got)
     locks_watch(&locks, "name", 4);
 }
 
+/* A caller that looked in vain looks when that is due. A new one, after it has given up, asks at once. */
+static void test_look_due(void)
+{
+    struct completion got;
+    begin(true);
+    can_hear = false;
+    table_is(9, 60000, 0);
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1, &got);
+    start(&op);
+    CU_ASSERT_EQUAL(step(), SQL_TAKE);
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    for (int again = 1; again >= 0; again--) {
+        CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+        int64_t due_ns = now_ns + op.hint_ms * MS;
+        CU_ASSERT_TRUE(op.hint_ms > 0 && op.hint_ms < 1000);
+        op = op_of(MORTISE_OP_ACQUIRE, 2, &got);
+        op.flags = again ? MORTISE_OP_AGAIN : 0;
+        start(&op);
+        CU_ASSERT_EQUAL(locks_look_due(queue[0]), again ? due_ns : 0);
+        CU_ASSERT_EQUAL(step(), SQL_READ);
+    }
+    end();
+}
+
 static void test_canceled_take(void)
 {
     struct completion got;
@@ -379,6 +403,7 @@ int main(void)
         {"lost replies", test_lost_replies},
         {"places in a list", test_places},
         {"leaving without an answer", test_leaving_without_an_answer},
+        {"when the next look is due", test_look_due},
         {"a canceled TAKE", test_canceled_take},
         {"a canceled WRITE", test_canceled_write},
         {"a canceled release", test_canceled_release},

@@ -224,8 +224,8 @@ void locks_list_row(struct sql_request *request, const void *name, size_t name_l
  * there. Its length; 0: every later name begins with it. */
 size_t locks_end_of_prefix(const char *prefix, size_t len, char *end);
 void locks_record(struct sql_request *request, int64_t version, const void *value, size_t len);
-/* A READ of a caller that waits and looked in vain: the next look is due then. 0: at once. For a dialect that notifies nobody,
- * because the core asks more often. */
+/* A READ of a caller that waits and looked in vain (MORTISE_OP_AGAIN): the next look is due then. 0: at once. For a dialect that
+ * notifies nobody, because the core asks more often. */
 int64_t locks_look_due(const struct sql_request *request);
 /* A notification came. */
 void locks_hear(struct sql_locks *locks, const char *name, size_t name_len);

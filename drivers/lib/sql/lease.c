@@ -79,7 +79,9 @@ int64_t locks_look_due(const struct sql_request *request)
     uint32_t mark;
     bool first = request->kind == MORTISE_OP_ACQUIRE && request->op != NULL &&
                  request->step == SQL_READ && request->swaps == 0 && request->sent_ns == 0;
-    if (!first || !expects_busy(request->locks, request->op))
+    /* what others found, who have given up, is no reason to keep a new caller: the name may be free by now */
+    if (!first || (request->op->flags & MORTISE_OP_AGAIN) == 0 ||
+        !expects_busy(request->locks, request->op))
         return 0;
     return looks_place(request->locks, request->op, &mark)->due_ns;
 }
