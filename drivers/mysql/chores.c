@@ -8,7 +8,7 @@
  * | END  | KILL CONNECTION                      | LOOK, after a pause |            | LOOK, after a pause       |
  *
  * A session has gone from the list when its transaction has ended. Its number may be given to another session after the
- * server has restarted, so the client's address must be the same, too.
+ * server has restarted, so the client's address must be the same, too. A list is of one server: see ghost.c.
  *
  * Rows that have been free for long (lib/sql/remote/sweep.c):
  *

@@ -83,7 +83,7 @@ static bool is_number(const char *value)
  * went on. */
 static bool take_identity(struct link *link, MYSQL_ROW row)
 {
-    if (row == NULL || row[0] == NULL || row[1] == NULL || row[2] == NULL) {
+    if (row == NULL || row[0] == NULL || row[1] == NULL || row[2] == NULL || row[3] == NULL) {
         refuse(link, MORTISE_BACKEND, false, "the server does not show this user its own session");
         return false;
     }
@@ -93,6 +93,7 @@ static bool take_identity(struct link *link, MYSQL_ROW row)
     }
     link->session.id = (int64_t)strtoul(row[0], NULL, 10);
     snprintf(link->session.peer, sizeof(link->session.peer), "%s", row[2]);
+    snprintf(link->session.server, sizeof(link->session.server), "%s", row[3]);
     if ((unsigned long)link->session.id == mysql_thread_id(my_link(link)->conn.mysql))
         return true;
     refuse(link, MORTISE_CONFIG, false,
@@ -226,7 +227,7 @@ static bool take_rows(struct link *link, MYSQL_RES *rows)
         return take_layout(link, mysql_fetch_row(rows));
     }
     if (my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->setup_at == AT_IDENTITY &&
-        columns == 3) {
+        columns == 4) {
         my_link(link)->seen |= SEEN_IDENTITY;
         return take_identity(link, mysql_fetch_row(rows));
     }

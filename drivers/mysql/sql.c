@@ -77,8 +77,8 @@ const char sql_settings[] =
     "/*M!100300 ,idle_transaction_timeout=$b,idle_write_transaction_timeout=$b,"
     "idle_readonly_transaction_timeout=$b */";
 const char sql_identify[] =
-    "SELECT CONNECTION_ID(),DATABASE(),host FROM information_schema.processlist "
-    "WHERE id=CONNECTION_ID();"
+    "SELECT CONNECTION_ID(),DATABASE(),host,CONCAT_WS(':',@@hostname,@@port,@@server_id) "
+    "FROM information_schema.processlist WHERE id=CONNECTION_ID();"
     "SHOW VARIABLES WHERE Variable_name IN ('read_only','innodb_read_only','log_bin',"
     "'binlog_format','sync_binlog','innodb_flush_log_at_trx_commit','wsrep_on');"
     "SELECT table_name,engine FROM information_schema.tables WHERE table_schema=DATABASE() "

@@ -60,7 +60,7 @@ extern const char sql_no_wait[];
 /* $a: lock wait in s, $b: statement time, and how long a transaction waits for the client, in s. */
 extern const char sql_settings[];
 extern const char sql_identify
-    []; /* -> connection id, database, client's address; variables; tables and their engines */
+    []; /* -> connection id, database, client's address, server; variables; tables and their engines */
 extern const char sql_layout[]; /* -> layout */
 extern const char sql_galera[];
 extern const char *const sql_make[];

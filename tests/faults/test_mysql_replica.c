@@ -103,6 +103,41 @@ static void test_replica(void)
     mortise_close(client, NULL);
 }
 
+/* Both servers accept writes, and the second one receives those of the first. A connection to the first breaks, whose session
+ * goes on, and acquires the lock later, for nobody. The driver, which is at the second server by then, cannot look for that
+ * session, so it does not believe a release, and the lock is free long before the ttl is over. The trigger is not replicated. */
+static void test_session_elsewhere(void)
+{
+    static const char busy[] = "SELECT count(*) " SESSIONS " AND command = 'Query'";
+    char hosts[128], second[64];
+    ask_of("only=2", "SET GLOBAL read_only = 0");
+    snprintf(second, sizeof second, "127.0.0.1:%s", replica_port);
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d, %s", proxy.port, second);
+    mortise_client *client =
+                       open_at(hosts, "ttl = 600s\nclose_timeout = 10ms", "command_timeout = 600s"),
+                   *other = open_at(second, "", "");
+    give(take(client, "elsewhere", HOLD_MS));
+    CU_ASSERT_STRING_EQUAL(
+        ask("SET sql_log_bin = 0;; CREATE DEFINER = mortise@'%' TRIGGER gate BEFORE UPDATE ON "
+            "mortise_lock FOR EACH ROW BEGIN WHILE OLD.name = 'elsewhere' AND "
+            "@@global.max_error_count = 77 DO DO SLEEP"
+            "(0.02); END WHILE; END;; SET GLOBAL max_error_count = 77;; SELECT 'armed'"),
+        "armed");
+    give_up_when(client, "elsewhere", busy, "1");
+    CU_ASSERT(test_proxy_say(&proxy, "refuse"));
+    give(take(client, "here", HOLD_MS)); /* behind the release */
+    CU_ASSERT_STRING_EQUAL(ask(busy), "1");
+    CU_ASSERT_STRING_EQUAL(ask("SET GLOBAL max_error_count = DEFAULT; SELECT 'open'"), "open");
+    CU_ASSERT(soon(busy, "0"));
+    CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
+    CU_ASSERT_EQUAL(try_for(other, "elsewhere", PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT(test_proxy_say(&proxy, "pass"));
+    ask("SET sql_log_bin = 0; DROP TRIGGER gate");
+    ask_of("only=2", "SET GLOBAL read_only = 1");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
 /* A lease goes on over a failover: the primary becomes read-only, the replica is promoted. Of two clients the second has all
  * rights, so the old primary would let it write. */
 static void test_failover(void)
@@ -146,6 +181,7 @@ int main(int argc, char **argv)
         {"a log by statement", test_statement_log},
         {"a server that is not durable", test_durable},
         {"a read-only replica", test_replica},
+        {"a session that lives on at another server", test_session_elsewhere},
         {"failover to a replica", test_failover},
         CU_TEST_INFO_NULL,
     };

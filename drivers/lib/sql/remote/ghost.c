@@ -7,7 +7,9 @@
  * | THERE      | another look, after a pause that grows; failed, lost: the same |
  * | ASKED      | the dialect has sent another statement for this look |
  *
- * If the session is not known (behind a pooler), nobody looks: the dialect says how long it may last. */
+ * If the session is not known (behind a pooler), nobody looks: the dialect says how long it may last. If the connection is to
+ * another server by now, nobody can look: what the session commits may come from there. Looks begin with a connection to the old
+ * one; without that, it counts as THERE for the longest ttl. */
 #include "remote.h"
 
 #include <stdlib.h>
@@ -124,6 +126,12 @@ static void lay(struct remote *remote, struct ghost *ghost)
 
 /* ---- looked for --------------------------------------------------------------------------------- */
 
+/* Whether this connection is to the server of that session. */
+static bool is_near(const struct link *link, const struct ghost *ghost)
+{
+    return strcmp(link->session.server, ghost->session.server) == 0;
+}
+
 static void look_for(struct remote *remote, struct ghost *ghost)
 {
     struct request *request = statement_new(remote, &handler);
@@ -158,7 +166,9 @@ static void answered(struct request *request)
 {
     struct remote *remote = remote_of(request);
     struct ghost *ghost = request->argument;
-    enum ghost_answer answer = remote->dialect->ghost_take(request, &ghost->session);
+    enum ghost_answer answer = GHOST_THERE; /* the look may have been for the connection before */
+    if (is_near(request->link, ghost))
+        answer = remote->dialect->ghost_take(request, &ghost->session);
     if (answer == GHOST_ASKED) {
         queue_first(request);
     } else if (answer == GHOST_GONE) {
@@ -200,7 +210,7 @@ void ghost_turn(struct remote *remote)
         return;
     remote->ghost_ns = MORTISE_NEVER;
     for (ghost = remote->ghosts; ghost != NULL; ghost = next) {
-        bool known = ghost->session.id != 0;
+        bool known = ghost->session.id != 0 && is_near(remote->main, ghost);
         next = ghost->next;
         if (ghost->errand != NULL)
             continue;

@@ -27,6 +27,7 @@
 #define GROUP_MAX 64 /* requests in one group, at most */
 #define GROUPS_MAX 5 /* in flight on one link, at most */
 #define PEER_SIZE 80
+#define SERVER_SIZE 280
 
 struct remote;
 struct link;
@@ -91,11 +92,13 @@ struct group {
 
 enum link_state { LINK_DOWN, LINK_RESOLVING, LINK_CONNECTING, LINK_SETTING_UP, LINK_READY };
 
-/* What names a session in the server's list of them. */
+/* What names a session in its server's list of them. `server` is which one that is; empty if nothing comes from the server before
+ * to the one that is connected next: a standby of PostgreSQL takes no connection of ours before it is promoted, and then it
+ * receives no more. */
 struct session {
     int64_t id; /* 0: not known */
     int64_t start;
-    char peer[PEER_SIZE];
+    char peer[PEER_SIZE], server[SERVER_SIZE];
 };
 
 struct link {
