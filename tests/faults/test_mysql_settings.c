@@ -19,15 +19,15 @@ static atomic_int trusting, trusting_none;
 /* In place of libmariadb's, which it calls. */
 __attribute__((visibility("default"))) int mysql_ssl_set(void *mysql, const char *key,
                                                          const char *cert, const char *ca,
-                                                         const char *folder, const char *cipher);
-int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca,
-                  const char *folder, const char *cipher)
+                                                         const char *path, const char *cipher);
+int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca, const char *path,
+                  const char *cipher)
 {
     int (*real)(void *, const char *, const char *, const char *, const char *, const char *);
     void *library = dlopen("libmariadb.so.3", RTLD_NOW | RTLD_NOLOAD);
     *(void **)&real = library != NULL ? dlsym(library, "mysql_ssl_set") : NULL;
-    atomic_fetch_add(ca != NULL || folder != NULL ? &trusting : &trusting_none, 1);
-    int result = real != NULL ? real(mysql, key, cert, ca, folder, cipher) : 1;
+    atomic_fetch_add(ca != NULL || path != NULL ? &trusting : &trusting_none, 1);
+    int result = real != NULL ? real(mysql, key, cert, ca, path, cipher) : 1;
     if (library != NULL)
         dlclose(library);
     return result;
