@@ -17,8 +17,9 @@
  * Advisory locks of POSIX belong to the process, and closing any descriptor of a file drops them all.
  * Therefore a process must not open the database with a second copy of the SQLite library (one linked
  * statically, say, beside the shared one that this driver uses), and this driver opens the file by SQLite
- * only. Several clients in one process are fine. After fork() the child must not use, nor close, the
- * parent's clients, and the core sees to that; it may open its own (forks.c). */
+ * only: path.c makes it without a descriptor, or under another name. Several clients in one process are fine.
+ * After fork() the child must not use, nor close, the parent's clients, and the core sees to that; it may open
+ * its own (forks.c). */
 #ifndef MORTISE_SQLITE_DRIVER_H
 #define MORTISE_SQLITE_DRIVER_H
 

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,21 +125,37 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
     return MORTISE_OK;
 }
 
+/* Gives it exactly the permissions of `mode`, where the umask does not count: under another name, because a descriptor is
+ * needed for that, and closing one of the database drops the locks of this process on it (driver.h). False: it is there
+ * already, or it cannot be made so. */
+static bool make_with_mode(const struct driver *driver)
+{
+    char path[PATH_MAX + 32];
+    uint64_t number;
+    driver->locks.host->random(driver->locks.host, &number, sizeof(number));
+    snprintf(path, sizeof(path), "%s-new-%016" PRIx64, driver->path, number);
+    int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, (mode_t)driver->mode);
+    if (fd < 0)
+        return false;
+    fchmod(fd, (mode_t)driver->mode);
+    close(fd);
+    if (renameat2(AT_FDCWD, path, AT_FDCWD, driver->path, RENAME_NOREPLACE) == 0)
+        return true;
+    unlink(path);
+    return false;
+}
+
 /* An empty file is an empty database; SQLite gives what it puts beside it the same owner and mode. We make
- * it so that its mode is never wider than it should be. If `mode` is given, the umask does not count. */
+ * it so that its mode is never wider than it should be. If `mode` is given, the umask does not count, except on a file
+ * system that cannot rename without replacing. mknod() needs no descriptor: as soon as the file is there, another thread
+ * may have SQLite lock it. */
 static mortise_status make_file(const struct driver *driver, mortise_error *error)
 {
-    int fd = open(driver->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW,
-                  (mode_t)driver->mode);
-    if (fd >= 0) {
-        if (driver->values[OPTION_MODE].given)
-            fchmod(fd, (mode_t)driver->mode);
-        close(fd);
+    if (access(driver->path, F_OK) == 0 ||
+        (driver->values[OPTION_MODE].given && make_with_mode(driver)) ||
+        mknod(driver->path, S_IFREG | (mode_t)driver->mode, 0) == 0 || errno == EEXIST)
         return MORTISE_OK;
-    }
-    if (errno != EEXIST)
-        return wrong(error, errno, "cannot make the database", driver->path);
-    return MORTISE_OK;
+    return wrong(error, errno, "cannot make the database", driver->path);
 }
 
 /* If SQLite may not write a file, it opens it for reading, and fails later and less clearly. */

@@ -1,10 +1,13 @@
 /* test_sqlite_place.c - where the SQLite module keeps its file: what it refuses to open, and why; what it creates by
- * default, with which permissions. Runs as "nobody" what root would be permitted to do anyway. */
+ * default, with which permissions, and while another client of the process opens the same file. Runs as "nobody" what
+ * root would be permitted to do anyway. */
 #include "sqlite_host.h"
 
 #include <grp.h>
 
 #define NOBODY 65534
+#define SHARED_FIRST 0x40000002 /* the bytes that SQLite locks for a shared lock */
+#define SHARED_SIZE 510
 
 static const char *path;
 
@@ -142,6 +145,90 @@ static void test_as_nobody(void)
     CU_ASSERT_EQUAL(child_end(child_start(as_nobody, NULL)), 0);
 }
 
+/* ---- two clients of one process, and no file yet ------------------------------------------------------ */
+
+static const char *making; /* a client that makes this file is being opened */
+static struct client early;
+static bool renames_badly; /* the file system cannot rename without replacing */
+
+static void open_early(void)
+{
+    const char *file = making;
+    making = NULL;
+    OPEN_OK(&early, "path", file);
+}
+
+static bool is_database(int fd)
+{
+    struct stat file, about;
+    return stat(making, &file) == 0 && fstat(fd, &about) == 0 && file.st_dev == about.st_dev &&
+           file.st_ino == about.st_ino;
+}
+
+/* In place of the C library's: another thread opens a client just before a descriptor of the new file is closed. */
+__attribute__((visibility("default"))) int close(int fd)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "close");
+    if (making != NULL && is_database(fd))
+        open_early();
+    return real(fd);
+}
+
+__attribute__((visibility("default"))) int
+renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned int flags)
+{
+    int (*real)(int, const char *, int, const char *, unsigned) =
+        (int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2");
+    if (!renames_badly)
+        return real(from_folder, from, to_folder, to, flags);
+    errno = EINVAL;
+    return -1;
+}
+
+/* In a child: what other processes see of its parent's locks. */
+static void look_at_locks(void *argument)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SHARED_FIRST, .l_len = SHARED_SIZE};
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    (void)argument;
+    CU_ASSERT(fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0);
+    CU_ASSERT_EQUAL(lock.l_type, F_RDLCK);
+    CU_ASSERT_EQUAL(lock.l_pid, getppid());
+}
+
+/* Advisory locks belong to the process, and closing any descriptor of the file drops them: the client that makes the file
+ * must not drop those of one that opens it at the same time. */
+static void make_at_once(const char *name, const char *key, const char *text, unsigned mode)
+{
+    char place[PATHS_MAX], file[64];
+    struct client client;
+    CU_ASSERT_EQUAL(mkdir(joined(place, folder, name), 0700), 0);
+    snprintf(file, sizeof(file), "%s/locks", name + 1);
+    path = database(file);
+    making = path;
+    mode_t before = umask(077);
+    OPEN_OK(&client, "path", path, key, text);
+    umask(before);
+    if (making != NULL)
+        open_early();
+    CU_ASSERT_EQUAL(child_end(child_start(look_at_locks, NULL)), 0);
+    CU_ASSERT_EQUAL(mode_of(path, ""), mode);
+    CU_ASSERT_EQUAL(entries_in(place, ""), 4); /* the log, its index, the sockets */
+    client_close(&client);
+    CU_ASSERT_EQUAL(child_end(child_start(look_at_locks, NULL)), 0);
+    client_close(&early);
+}
+
+static void test_made_at_once(void)
+{
+    make_at_once("/at-once", "shared", "no", 0600);
+    make_at_once("/at-once-mode", "mode", "0660", 0660);
+    renames_badly = true;
+    make_at_once("/at-once-umask", "mode", "0660", 0600); /* the umask counts there */
+    renames_badly = false;
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -149,6 +236,7 @@ int main(void)
         {"bad settings", test_bad_settings},
         {"permissions of what is made", test_modes},
         {"a user who may not do everything", test_as_nobody},
+        {"made and opened at the same time", test_made_at_once},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite place", tests);
