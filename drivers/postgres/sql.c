@@ -56,7 +56,8 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 /* Until PATH has set the search_path, the role's own is in force, and any schema of its may come before pg_catalog: there
  * each function, operator, type and table is named with its schema. (IN, NULLIF and CASE x WHEN look for an operator
  * too.) Afterwards pg_catalog comes first, and a foreign one could be preferred only if its types fitted better: so
- * they fit exactly. */
+ * they fit exactly. A literal without a type is a text there, or what the other operand is. But f('literal') is a cast if
+ * any schema has a type f, a domain say, whose checks would run: such a function is named with its schema, too. */
 #define EQUALS " OPERATOR(pg_catalog.=) "
 #define DIFFERS " OPERATOR(pg_catalog.<>) "
 #define AND_TEXT " OPERATOR(pg_catalog.||) "
@@ -142,35 +143,44 @@ const char sql_in_time[] =
 #define SHORT_RECORD "substr(value, 1, 4097)"
 #define SHORT_LAYOUT "left(value, 31)"
 
+#define STANDBYS "pg_catalog.current_setting('synchronous_standby_names')"
+#define LOCK_OID "pg_catalog.to_regclass('mortise_lock')::oid"
+
 /* For `mortise doctor`: driver.h, MORTISE_OP_PING. dialect.c has those about the connection. */
 #define FINDING(condition, text) "CASE WHEN " condition " THEN ' | " text "' ELSE '' END"
-#define FINDINGS                                                                                   \
-    FINDING("current_setting('fsync') = 'off'",                                                    \
+#define NO_FSYNC                                                                                   \
+    FINDING("pg_catalog.current_setting('fsync') = 'off'",                                         \
             "risk: fsync is off: after a crash of its machine the server may have forgotten "      \
-            "grants, and grant them again; set fsync = on")                                        \
-    " || " FINDING("current_setting('full_page_writes') = 'off'",                                  \
-                   "risk: full_page_writes is off: after a crash of its machine the tables may "   \
-                   "be damaged, and grants forgotten; set it to on")                               \
-    " || " FINDING("EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('mortise_lock') "         \
-                   "AND relpersistence = 'u')",                                                    \
-                   "risk: the table mortise_lock is UNLOGGED: a crash of the server empties it, "  \
-                   "and held locks are granted again; ALTER TABLE mortise_lock SET LOGGED")        \
-    " || " FINDING("current_setting('synchronous_standby_names') = '' "                            \
-                   "AND EXISTS (SELECT FROM pg_stat_replication)",                                 \
-                   "risk: it has standbys, but synchronous_standby_names is empty: after a "       \
-                   "failover a held lock may be granted again; name the standbys there")           \
-    " || " FINDING("current_setting('synchronous_standby_names') <> '' "                           \
-                   "AND current_setting('synchronous_commit') = 'local'",                          \
-                   "risk: synchronous_commit is local: commits do not wait for the standby, so "   \
-                   "after a failover a held lock may be granted again; set it to on")              \
-    " || " FINDING("(SELECT count(*) FROM pg_class WHERE relname = 'mortise_lock' "                \
-                   "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                     \
-                   "note: several schemas have tables of Mortise: clients with different schemas " \
-                   "do not exclude each other; set the option schema to the same in all of them")  \
-    " || " FINDING("abs(date_part('epoch', clock_timestamp()) - $1) > 2",                          \
-                   "note: the clocks of the server and of this host differ by more than two "      \
-                   "seconds: leases do not depend on it, but the times in logs differ; "           \
-                   "synchronise both (NTP)")
+            "grants, and grant them again; set fsync = on")
+#define NO_PAGES                                                                                   \
+    FINDING("pg_catalog.current_setting('full_page_writes') = 'off'",                              \
+            "risk: full_page_writes is off: after a crash of its machine the tables may "          \
+            "be damaged, and grants forgotten; set it to on")
+#define UNLOGGED                                                                                   \
+    FINDING("EXISTS (SELECT FROM pg_class WHERE oid = " LOCK_OID " AND relpersistence = 'u')",     \
+            "risk: the table mortise_lock is UNLOGGED: a crash of the server empties it, "         \
+            "and held locks are granted again; ALTER TABLE mortise_lock SET LOGGED")
+#define NO_STANDBY                                                                                 \
+    FINDING(STANDBYS " = '' AND EXISTS (SELECT FROM pg_stat_replication)",                         \
+            "risk: it has standbys, but synchronous_standby_names is empty: after a "              \
+            "failover a held lock may be granted again; name the standbys there")
+#define LOCAL                                                                                      \
+    FINDING(STANDBYS " <> '' AND pg_catalog.current_setting('synchronous_commit') = 'local'",      \
+            "risk: synchronous_commit is local: commits do not wait for the standby, so "          \
+            "after a failover a held lock may be granted again; set it to on")
+#define SCHEMAS                                                                                    \
+    FINDING("(SELECT count(*) FROM pg_class WHERE relname = 'mortise_lock' "                       \
+            "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                            \
+            "note: several schemas have tables of Mortise: clients with different schemas "        \
+            "do not exclude each other; set the option schema to the same in all of them")
+#define CLOCKS                                                                                     \
+    FINDING("abs(date_part('epoch', clock_timestamp()) - $1::float) > 2::float",                   \
+            "note: the clocks of the server and of this host differ by more than two "             \
+            "seconds: leases do not depend on it, but the times in logs differ; "                  \
+            "synchronise both (NTP)")
+#define FINDINGS                                                                                   \
+    NO_FSYNC " || " NO_PAGES " || " UNLOGGED " || " NO_STANDBY " || " LOCAL " || " SCHEMAS         \
+             " || " CLOCKS
 #define ROW_READ                                                                                   \
     "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
     "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"
@@ -259,14 +269,13 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                    "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
                    "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
                    "mortise_list", "bb"},
-    [TEXT_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT ", " FINDINGS
-                   " FROM mortise_meta "
-                   "WHERE key = 'layout'",
+    [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT
+                   ", " FINDINGS " FROM mortise_meta WHERE key = 'layout'",
                    "mortise_ping", "n"},
     /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
      * conflicts with no other statement of this driver. */
     [TEXT_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
-                          "AND current_setting('synchronous_standby_names') <> '' FOR KEY SHARE) "
+                          "AND " STANDBYS " <> '' FOR KEY SHARE) "
                           "SELECT version, " SHORT_RECORD ", EXISTS (SELECT FROM written) "
                           "FROM mortise_record WHERE name = $1",
                           "mortise_record_read", "b"},

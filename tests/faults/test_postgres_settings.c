@@ -72,10 +72,10 @@ static void test_two_first_starts(void)
 
 /* ---- other settings ---------------------------------------------------------------------------- */
 
-/* A lock excludes, a waiter is notified, tokens grow, and a record is read as it was written. */
+/* A lock excludes, a waiter is notified, tokens grow, a record is read as it was written, and the server is checked. */
 static void works(const char *conninfo, const char *more)
 {
-    char text[16];
+    char text[16], said[1000] = "";
     size_t size = sizeof text;
     uint64_t version = 0;
     struct waiter waiter;
@@ -96,6 +96,8 @@ static void works(const char *conninfo, const char *more)
     size = sizeof text;
     CU_ASSERT_EQUAL(mortise_record_read(other, "set", text, &size, &version, &detail), MORTISE_OK);
     CU_ASSERT(size == 5 && memcmp(text, "\\x\0é", 5) == 0);
+    CU_ASSERT_EQUAL(mortise_ping(client, said, sizeof said, &detail), MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(said, "layout 1"));
     mortise_close(client, NULL);
     mortise_close(other, NULL);
 }
@@ -162,7 +164,8 @@ static void test_mocked_clock(void)
 }
 
 /* In the schema mock each built-in function, operator and table has a double of the same name, which fails when it is
- * used; so have those that would match other types. */
+ * used; so have those that would match other types. A function of one literal has a type of its name, to which the
+ * literal would be cast. */
 static const char doubles[] =
     "CREATE FUNCTION mock.fail() RETURNS void LANGUAGE plpgsql AS "
     "$$BEGIN RAISE EXCEPTION 'a double was used'; END$$; "
@@ -185,8 +188,21 @@ static const char doubles[] =
     "'BEGIN PERFORM mock.fail(); END'; "
     "CREATE FUNCTION mock.odd(float, int) RETURNS float LANGUAGE plpgsql AS "
     "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE FUNCTION mock.odd(float, bigint) RETURNS float LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE FUNCTION mock.is_odd(float, int) RETURNS bool LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE FUNCTION mock.is_odd(oid, regclass) RETURNS bool LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE FUNCTION mock.is_odd(text) RETURNS bool LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
     "CREATE OPERATOR mock.* (FUNCTION = mock.odd, LEFTARG = float, RIGHTARG = int); "
     "CREATE OPERATOR mock.- (FUNCTION = mock.odd, LEFTARG = float, RIGHTARG = int); "
+    "CREATE OPERATOR mock.- (FUNCTION = mock.odd, LEFTARG = float, RIGHTARG = bigint); "
+    "CREATE OPERATOR mock.> (FUNCTION = mock.is_odd, LEFTARG = float, RIGHTARG = int); "
+    "CREATE OPERATOR mock.= (FUNCTION = mock.is_odd, LEFTARG = oid, RIGHTARG = regclass); "
+    "CREATE DOMAIN mock.current_setting AS text CHECK (mock.is_odd(VALUE)); "
+    "CREATE DOMAIN mock.to_regclass AS text CHECK (mock.is_odd(VALUE)); "
     "CREATE TABLE mock.pg_stat_activity(); CREATE TABLE mock.pg_namespace(); "
     "CREATE TABLE mock.pg_class(); CREATE DOMAIN mock.text AS int; CREATE DOMAIN mock.bytea AS int";
 
