@@ -153,7 +153,9 @@ static void send_record_write(struct request *request, struct args *args)
 
 static void send_ping(struct request *request, struct args *args)
 {
+    const struct driver *driver = (const struct driver *)request->base.locks;
     args_int8(args, (int64_t)time(NULL));
+    args_bool(args, driver->values[OPTION_SCHEMA].text[0] == '\0');
     statement_send(request, TEXT_PING, LANE_READING);
 }
 

@@ -144,7 +144,9 @@ const char sql_in_time[] =
 #define SHORT_LAYOUT "left(value, 31)"
 
 #define STANDBYS "pg_catalog.current_setting('synchronous_standby_names')"
-#define LOCK_OID "pg_catalog.to_regclass('mortise_lock')::oid"
+#define OID(table) "pg_catalog.to_regclass('" table "')::oid"
+#define LOCK_OID OID("mortise_lock")
+#define OURS LOCK_OID ", " OID("mortise_record") ", " OID("mortise_meta")
 
 /* For `mortise doctor`: driver.h, MORTISE_OP_PING. dialect.c has those about the connection. */
 #define FINDING(condition, text) "CASE WHEN " condition " THEN ' | " text "' ELSE '' END"
@@ -173,6 +175,15 @@ const char sql_in_time[] =
             "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                            \
             "note: several schemas have tables of Mortise: clients with different schemas "        \
             "do not exclude each other; set the option schema to the same in all of them")
+/* Who makes the tables before the first client does. Not refused: a role for such work may have made them. */
+#define OWNER                                                                                      \
+    FINDING("$2 AND EXISTS (SELECT FROM pg_class WHERE oid IN (" OURS ") "                         \
+            "AND NOT pg_catalog.pg_has_role(relowner, 'MEMBER') AND NOT EXISTS (SELECT "           \
+            "FROM pg_roles WHERE pg_roles.oid = relowner AND rolsuper) AND NOT EXISTS (SELECT "    \
+            "FROM pg_database WHERE datname = current_database() AND datdba = relowner))",         \
+            "note: a table of Mortise belongs to another role, which can take every lock and "     \
+            "have a trigger run with the rights of each client; change the owner, or set the "     \
+            "option schema if that role is to be trusted")
 #define CLOCKS                                                                                     \
     FINDING("abs(date_part('epoch', clock_timestamp()) - $1::float) > 2::float",                   \
             "note: the clocks of the server and of this host differ by more than two "             \
@@ -180,7 +191,7 @@ const char sql_in_time[] =
             "synchronise both (NTP)")
 #define FINDINGS                                                                                   \
     NO_FSYNC " || " NO_PAGES " || " UNLOGGED " || " NO_STANDBY " || " LOCAL " || " SCHEMAS         \
-             " || " CLOCKS
+             " || " OWNER " || " CLOCKS
 #define ROW_READ                                                                                   \
     "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
     "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"
@@ -271,7 +282,7 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                    "mortise_list", "bb"},
     [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT
                    ", " FINDINGS " FROM mortise_meta WHERE key = 'layout'",
-                   "mortise_ping", "n"},
+                   "mortise_ping", "no"},
     /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
      * conflicts with no other statement of this driver. */
     [TEXT_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "

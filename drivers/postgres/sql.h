@@ -24,7 +24,7 @@ enum text {
     TEXT_BAR, /* name, the owner of shared holders, inbox (or null) -> as TEXT_ENLIST; bars them, and the inbox is a waiter */
     TEXT_NOTIFY,       /* channel, payload */
     TEXT_LIST,         /* from, before (or null) -> name, then as TEXT_READ */
-    TEXT_PING,         /* -> server version, layout */
+    TEXT_PING,         /* our clock in s, whether the schema was found -> server version, layout, findings */
     TEXT_RECORD_READ,  /* name -> version, value */
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */

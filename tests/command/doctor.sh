@@ -82,8 +82,14 @@ if start postgres postgres; then
     doctor "an unlogged table" 1 '^settings +risk +the table mortise_lock is UNLOGGED'
     ask postgres -c 'ALTER TABLE mortise_lock SET LOGGED'
     healthy "a logged table"
-    ask postgres -c 'CREATE SCHEMA other; CREATE TABLE other.mortise_lock(x int)'
+    ask postgres -c 'CREATE ROLE deploy; ALTER TABLE mortise_record OWNER TO deploy; GRANT ALL ON mortise_record TO mortise'
+    doctor "a table of another role" 0 '^settings +note +a table of Mortise belongs to another role' '!risk'
+    ask postgres -c 'GRANT deploy TO mortise'
+    healthy "of a role that the client is a member of"
+    ask postgres -c 'REVOKE deploy FROM mortise'
     WHERE="$WHERE&schema=public"
+    healthy "of a role that is trusted"
+    ask postgres -c 'CREATE SCHEMA other; CREATE TABLE other.mortise_lock(x int)'
     doctor "tables in two schemas" 0 '^settings +note +several schemas' '!risk'
 fi
 end
