@@ -26,7 +26,8 @@ enum ghost_answer ghost_take(struct request *request, const struct session *sess
 }
 
 /* Behind a pooler. The server's clock was read a while ago, and may be slower than ours; the commit comes after
- * the look at the clock, and may wait (for a standby, for example). */
+ * the look at the clock, and may wait (for a standby, for example). No time-out of the server ends that wait, so one that
+ * takes longer than this is a late one: protocol.md says what it may do. */
 int64_t ghost_lingers_ns(const struct link *link, int64_t now_ns)
 {
     const struct pg_link *mine = pg_link_const(link);

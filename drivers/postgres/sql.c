@@ -283,12 +283,14 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT
                    ", " FINDINGS " FROM mortise_meta WHERE key = 'layout'",
                    "mortise_ping", "no"},
-    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
-     * conflicts with no other statement of this driver. */
-    [TEXT_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
-                          "AND " STANDBYS " <> '' FOR KEY SHARE) "
-                          "SELECT version, " SHORT_RECORD ", EXISTS (SELECT FROM written) "
-                          "FROM mortise_record WHERE name = $1",
+    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. And it waits for
+     * an UPDATE whose commit waits for the standby, of a ghost's behind a pooler, say; what is read is the row that was
+     * locked, as it was left. */
+    [TEXT_RECORD_READ] = {"WITH locked AS (SELECT version, value FROM mortise_record "
+                          "WHERE name = $1 AND " STANDBYS " <> '' FOR NO KEY UPDATE) "
+                          "SELECT version, " SHORT_RECORD " FROM locked "
+                          "UNION ALL SELECT version, " SHORT_RECORD " FROM mortise_record "
+                          "WHERE name = $1 AND " STANDBYS " = ''",
                           "mortise_record_read", "b"},
     [TEXT_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
                           "ON CONFLICT (name) DO NOTHING RETURNING version",

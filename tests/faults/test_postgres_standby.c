@@ -187,12 +187,49 @@ static void test_record(void)
     mortise_close(other, NULL);
 }
 
+static mortise_client *open_patient(const char *name)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=%s", port, name);
+    return open_as(conninfo, PATIENT, "pooler = yes\ncommand_timeout = 100s\nlock_timeout = 100s");
+}
+
+/* One that reads it while the commit of a write hangs waits for that write. Behind a pooler it may be a write of its own,
+ * whose connection was lost, and whose session nobody can look for. */
+static void test_pending_record(void)
+{
+    struct call writer = {.text = "new", .size = 3}, reader = {.size = sizeof reader.text};
+    make_synchronous();
+    mortise_client *client = open_patient("pending"), *other = open_patient("waiting");
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_record_write(client, "pending", "old", 3, &writer.version, &detail), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_record_read(other, "pending", reader.text, &reader.size, &reader.version, &detail),
+        MORTISE_OK);
+    CU_ASSERT_FATAL(act("freeze", "only=2"));
+    call_begin(&writer, write_record, client, "pending");
+    CU_ASSERT(still_asks(&writer, STALLED("pending")));
+    call_begin(&reader, read_record, other, "pending");
+    CU_ASSERT(still_asks(&reader, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event IN "
+                                  "('SyncRep', 'transactionid', 'tuple') "
+                                  "AND application_name = 'waiting'"));
+    CU_ASSERT_FATAL(act("thaw", "only=2"));
+    CU_ASSERT_EQUAL(call_end(&writer), MORTISE_OK);
+    CU_ASSERT_EQUAL(call_end(&reader), MORTISE_OK);
+    CU_ASSERT(reader.size == 3 && memcmp(reader.text, "new", 3) == 0);
+    CU_ASSERT_EQUAL(reader.version, writer.version);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
         {"a grant while the standby stalls", test_acquire},
         {"a record while the standby stalls", test_record},
         {"a canceled commit while the standby stalls", test_canceled},
+        {"a record that is being written while the standby stalls", test_pending_record},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
