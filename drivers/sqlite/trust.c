@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define HOW_TO_SHARE "or set `shared = yes` if everybody who can write it is trusted with the locks"
@@ -39,7 +40,8 @@ bool trust_accepts_owner(const struct driver *driver, uid_t owner)
 
 /* ---- folders ------------------------------------------------------------------------------------- */
 
-/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. */
+/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. Users whose primary
+ * group it is are not looked for: that would read the whole user database. */
 static bool is_private_group(gid_t group, uid_t owner)
 {
     char user_text[4096], group_text[16384];
@@ -61,6 +63,16 @@ static bool others_may_write(const struct stat *about)
     if ((about->st_mode & 022) == 0 || (about->st_mode & S_ISVTX) != 0)
         return false;
     return (about->st_mode & 002) != 0 || !is_private_group(about->st_gid, about->st_uid);
+}
+
+/* With an ACL, the bits of the group say what those in the list may do at most, and whose group it is does not matter. A
+ * list that cannot be read counts as one. */
+static bool acl_may_write(const char *folder, const struct stat *about)
+{
+    if ((about->st_mode & 020) == 0 || (about->st_mode & S_ISVTX) != 0)
+        return false;
+    return getxattr(folder, "system.posix_acl_access", NULL, 0) >= 0 ||
+           (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
 /* In a user namespace, a container's say, that does not map the host's root: root is shown as the overflow uid. */
@@ -88,8 +100,14 @@ static mortise_status check_folder(const char *folder, bool above, mortise_error
         return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use the folder %s: %s",
                            folder, strerror(errno));
     bool owned = is_trusted(about.st_uid) || (above && is_unmapped(about.st_uid));
-    if (owned && !others_may_write(&about))
-        return MORTISE_OK;
+    if (owned && !others_may_write(&about)) {
+        if (!acl_may_write(folder, &about))
+            return MORTISE_OK;
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "the folder %s has an ACL, by which others may write it and exchange "
+                           "the database: remove it (setfacl -b), " HOW_TO_SHARE,
+                           folder);
+    }
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "others may write the folder %s (it belongs to uid %ld, its mode is %04o) and "

@@ -2,6 +2,9 @@
  * database, of the files that SQLite keeps beside it, and of the directory of sockets. */
 #include "sqlite_trust.h"
 
+#include <endian.h>
+#include <sys/xattr.h>
+
 #define STRANGER 65533
 
 /* ---- folders ------------------------------------------------------------------------------------- */
@@ -26,6 +29,56 @@ static void test_private_group(void)
     CU_ASSERT_EQUAL(chown(place, 0, 100), 0); /* "users", or a group without a name */
     assert_refused(place, "others may write the folder", "no");
     assert_accepted("yes");
+}
+
+/* As `setfacl -m u:65533:rwx` does for a folder of the mode 0770. False: this file system has no ACLs. */
+static bool let_in(const char *place)
+{
+    struct entry {
+        uint16_t tag, permissions;
+        uint32_t id;
+    };
+    static const struct entry list[] = {
+        {1, 7, UINT32_MAX},                      /* the owner */
+        {2, 7, STRANGER},    {4, 7, UINT32_MAX}, /* the group */
+        {16, 7, UINT32_MAX},                     /* the mask */
+        {32, 0, UINT32_MAX},                     /* others */
+    };
+    struct {
+        uint32_t version;
+        struct entry list[sizeof(list) / sizeof(list[0])];
+    } acl = {.version = htole32(2)};
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+        acl.list[i] = (struct entry){.tag = htole16(list[i].tag),
+                                     .permissions = htole16(list[i].permissions),
+                                     .id = htole32(list[i].id)};
+    int rc = setxattr(place, "system.posix_acl_access", &acl, sizeof(acl), 0);
+    CU_ASSERT_TRUE(rc == 0 || errno == EOPNOTSUPP);
+    return rc == 0;
+}
+
+/* The mode of a folder with an ACL does not tell who may write it. */
+static void test_acl(void)
+{
+    char place[PATHS_MAX];
+    joined(place, folder, "/acl");
+    path = database("acl/locks");
+    CU_ASSERT_EQUAL(mkdir(place, 0700), 0);
+    if (!is_root())
+        return;
+    CU_ASSERT_EQUAL(chown(place, 0, 0), 0); /* root:root, a private group */
+    CU_ASSERT_EQUAL(chmod(place, 0770), 0);
+    assert_accepted("no");
+    if (!let_in(place)) {
+        fputs(" (skipped: the file system of TMPDIR has no ACLs) ", stderr);
+        return;
+    }
+    assert_refused(place, "has an ACL", "no");
+    assert_accepted("yes");
+    CU_ASSERT_EQUAL(chmod(place, 0750), 0); /* the list is there, and permits less */
+    assert_accepted("no");
+    CU_ASSERT_EQUAL(chmod(place, 01770), 0); /* ours stays ours there */
+    assert_accepted("no");
 }
 
 static void test_folder_above(void)
@@ -135,6 +188,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"a folder of a private group", test_private_group},
+        {"a folder with an ACL", test_acl},
         {"a folder above that others may write", test_folder_above},
         {"a file of root moved to the log", test_moved_file},
         {"a log that another user made", test_log_of_another},
