@@ -15,9 +15,19 @@ static bool is_try(const struct claim *claim)
 
 /* The keys that delimit the queue of a claim. */
 struct keys {
-    struct key own, begin, shared_begin, shared_end, end, tokens;
+    struct key own, begin, shared_begin, same_begin, same_end, shared_end, end, tokens;
     struct borders borders;
 };
+
+/* The keys of one number of permits begin with it and a dash, and end before the character behind the dash. Of an exclusive
+ * claim this means nothing, and is not used. */
+static void same_keys(struct keys *keys)
+{
+    keys->same_begin = keys->own;
+    keys->same_begin.size -= HEX_SIZE - 1; /* without the key id */
+    keys->same_end = keys->same_begin;
+    keys->same_end.text[keys->same_end.size - 1]++;
+}
 
 static void keys_of(const struct driver *driver, const struct claim *claim, struct keys *keys)
 {
@@ -28,8 +38,15 @@ static void keys_of(const struct driver *driver, const struct claim *claim, stru
     claim_border(claim, SHARED_END, &keys->shared_end);
     claim_border(claim, NAME_END, &keys->end);
     tokens_key(driver, &keys->tokens);
-    keys->borders = (struct borders){key_bytes(&keys->begin), key_bytes(&keys->shared_begin),
-                                     key_bytes(&keys->shared_end), key_bytes(&keys->end)};
+    same_keys(keys);
+    keys->borders = (struct borders){
+        .begin = key_bytes(&keys->begin),
+        .shared_begin = key_bytes(&keys->shared_begin),
+        .same_begin = key_bytes(&keys->same_begin),
+        .same_end = key_bytes(&keys->same_end),
+        .shared_end = key_bytes(&keys->shared_end),
+        .end = key_bytes(&keys->end),
+    };
 }
 
 /* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
@@ -92,8 +109,11 @@ static void decide(struct driver *driver, struct claim *claim, const struct call
         claim_be_first(driver, claim, tokens, call->answer.header.cluster);
     } else if (is_try(claim))
         meet(driver, claim, view.somebody);
-    else
+    else {
         claim_wait(driver, claim, &view, call->answer.header.revision);
+        if (view.is_stranger) /* by then that one was refused, or is the first, and refuses this one */
+            claim_retry(driver, claim, PERMITS_NS);
+    }
 }
 
 /* ---- looks ------------------------------------------------------------------------------------------------ */
@@ -190,6 +210,7 @@ void claim_look(struct driver *driver, struct claim *claim)
 
 enum { PUT_DONE, PUT_TOKENS, PUT_QUEUE };            /* put */
 enum { NOT_OWN, NOT_SESSION, NOT_FIRST, NOT_COUNT }; /* not put */
+_Static_assert(1 + PUT_QUEUE + QUEUE_OPS_MAX <= TXN_OPS_MAX, "a delete, and all of it");
 
 static void was_put(struct driver *driver, struct claim *claim, struct call *call)
 {

@@ -96,6 +96,9 @@
  *   - The servers refuse the delete (no right): the release says so, and the claim tries again after a pause. An unwanted claim
  *     keeps no session alive, so the key ends when nothing else is held or wanted.
  *   - Two shared claims with an exclusive one between them. The second one waits for the exclusive one: nobody overtakes.
+ *   - The same with one of another number of permits between them, which waits to see whether the first one stays. If the second one
+ *     got in, that one would be the first when the first has gone, and get in too. So the second one waits for it, and
+ *     looks again when it is refused, or after half a second: it may be the first then, and the second one is refused.
  *   - The exclusive holder becomes shared while others wait. Its key, its revision and its token stay. Shared claims watch
  *     the last exclusive key before them for changes, too. A holder never becomes exclusive again.
  *   - Several permits come back at once, or others than the first ones: any event among the P keys before it makes a claim

@@ -81,7 +81,7 @@ struct kvs {
     int64_t total; /* in the range, whatever the limit is */
 };
 
-#define TXN_OPS_MAX 6
+#define TXN_OPS_MAX 8
 
 struct answer {
     struct header header;

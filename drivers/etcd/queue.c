@@ -6,7 +6,28 @@
 #include <string.h>
 
 /* The answers to the ranges of a shared claim. */
-enum { SHARED_BEFORE, SHARED_FIRST, SHARED_NEAREST };
+enum { SHARED_BEFORE, SHARED_FIRST, SHARED_BELOW, SHARED_ABOVE, SHARED_NEAREST };
+
+static size_t ops_of(struct kind kind)
+{
+    return !kind.shared ? 1 : kind.permits == 0 ? SHARED_NEAREST : SHARED_NEAREST + 1;
+}
+
+/* The nearest one with another number of permits: as keys, such are below those of its own number, or above. */
+static void ask_others(struct writer *writer, enum branch branch, const struct borders *borders,
+                       int64_t created)
+{
+    struct range others = {.begin = borders->shared_begin,
+                           .end = borders->same_begin,
+                           .order = ORDER_NEWEST,
+                           .made_by = created,
+                           .limit = 1,
+                           .keys_only = true};
+    txn_range(writer, branch, &others);
+    others.begin = borders->same_end;
+    others.end = borders->shared_end;
+    txn_range(writer, branch, &others);
+}
 
 size_t queue_ask(struct writer *writer, enum branch branch, const struct borders *borders,
                  struct kind kind, int64_t created)
@@ -17,7 +38,7 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
         nearest.limit = 3; /* its own, and two before it */
         nearest.keys_only = true;
         txn_range(writer, branch, &nearest);
-        return 1;
+        return ops_of(kind);
     }
     nearest.end = borders->shared_begin;
     nearest.limit = 1;
@@ -27,8 +48,9 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
                               .end = borders->shared_end,
                               .order = ORDER_OLDEST,
                               .limit = 1});
+    ask_others(writer, branch, borders, created);
     if (kind.permits == 0)
-        return 2;
+        return ops_of(kind);
     txn_range(writer, branch,
               &(struct range){.begin = borders->shared_begin,
                               .end = borders->shared_end,
@@ -36,7 +58,7 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
                               .made_by = created,
                               .limit = (int64_t)kind.permits + 1,
                               .keys_only = true});
-    return 3;
+    return ops_of(kind);
 }
 
 static bool is_key(const struct kv *kv, struct bytes key)
@@ -67,11 +89,22 @@ static uint32_t permits_of(const struct kv *kv)
     return contender_read(last, length).kind.permits;
 }
 
+static const struct kv *only(const struct kvs *kvs)
+{
+    return kvs->count > 0 ? kvs->all : NULL;
+}
+
+/* The one that came later; NULL: there is none. */
+static const struct kv *later(const struct kv *one, const struct kv *two)
+{
+    return one == NULL || (two != NULL && two->created > one->created) ? two : one;
+}
+
 static void look_shared(const struct kvs *ops, struct kind kind, struct bytes key,
                         struct queue_view *view)
 {
-    const struct kv *before = ops[SHARED_BEFORE].count > 0 ? ops[SHARED_BEFORE].all : NULL;
-    const struct kv *first = ops[SHARED_FIRST].count > 0 ? ops[SHARED_FIRST].all : NULL;
+    const struct kv *before = only(&ops[SHARED_BEFORE]), *first = only(&ops[SHARED_FIRST]);
+    const struct kv *stranger = later(only(&ops[SHARED_BELOW]), only(&ops[SHARED_ABOVE]));
     bool opened = before != NULL && is_opened(before);
     view->somebody = before != NULL ? before : first;
     if (before != NULL && !opened)
@@ -80,7 +113,10 @@ static void look_shared(const struct kvs *ops, struct kind kind, struct bytes ke
         view->other_permits = before;
     else if (!opened && first != NULL && !is_key(first, key) && permits_of(first) != kind.permits)
         view->other_permits = first;
-    else if (kind.permits != 0) {
+    else if (stranger != NULL) {
+        view->before = stranger;
+        view->is_stranger = true;
+    } else if (kind.permits != 0) {
         const struct kvs *nearest = &ops[SHARED_NEAREST];
         size_t others = 0;
         for (size_t i = 0; i < nearest->count; i++)
@@ -94,7 +130,7 @@ bool queue_look(const struct kvs *ops, size_t count, struct kind kind, struct by
                 struct queue_view *view)
 {
     *view = (struct queue_view){0};
-    if (count != (!kind.shared ? 1u : kind.permits == 0 ? 2u : 3u))
+    if (count != ops_of(kind))
         return false;
     if (kind.shared)
         look_shared(ops, kind, key, view);

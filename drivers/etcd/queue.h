@@ -5,13 +5,15 @@
  *
  *   a claim           is admitted when                                               otherwise it watches
  *   exclusive         no contender is before it                                      the nearest one before it
- *   shared            only shared ones with the same permits are before it,          the nearest exclusive one before it;
- *                     and, with permits P, fewer than P                              or the nearest P before it
+ *   shared            only shared ones with the same permits are before it,          the nearest one before it that is not
+ *                     and, with permits P, fewer than P                              such; or the nearest P before it
  *
  * So a shared claim never overtakes an exclusive one, and no herd arises: when an exclusive claim ends, all shared ones
- * behind it go on, and nobody else. With permits, one of *any* P contenders before a claim has to go before it can be
- * admitted, so it is enough to watch P of them, and it does not matter which permits come back, or how many at once. If the
- * first contender is shared with another number of permits, and still is at a second look, the acquire fails (INVALID).
+ * behind it go on, and nobody else. Nor does it overtake one with another number of permits: that one may be about to be
+ * refused, or about to be the first, and the two must never hold together. With permits, one of *any* P contenders before a
+ * claim has to go before it can be admitted, so it is enough to watch P of them, and it does not matter which permits come
+ * back, or how many at once. If the first contender is shared with another number of permits, and still is at a second look,
+ * the acquire fails (INVALID).
  *
  * An exclusive holder that becomes shared keeps its key and its place, and says so in the value of the key (note.c). A shared
  * claim reads the value of the nearest exclusive key before it. If that says so, its holder was the first of all once, so nobody
@@ -24,11 +26,12 @@
 #include "names.h"
 
 #define CROWD_MAX 64 /* with more permits than this, all shared keys are watched by one watch */
-#define QUEUE_OPS_MAX 3
+#define QUEUE_OPS_MAX 5
 
-/* The borders of a name's keys: [begin, shared_begin) are exclusive, [shared_begin, shared_end) are shared. */
+/* The borders of a name's keys: [begin, shared_begin) are exclusive, [shared_begin, shared_end) are shared, and of these
+ * [same_begin, same_end) have the permits of the claim. */
 struct borders {
-    struct bytes begin, shared_begin, shared_end, end;
+    struct bytes begin, shared_begin, same_begin, same_end, shared_end, end;
 };
 
 /* Adds the ranges that show who blocks such a claim, as of its create revision (0: it has no key, or gets it in the same
@@ -39,7 +42,8 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
 /* What they show. The pointers are keys of the answer; NULL: there is none. */
 struct queue_view {
     bool is_second;          /* `before` is the only contender before an exclusive one */
-    const struct kv *before; /* the key that blocks it, and is exclusive; NULL: it may hold, or */
+    const struct kv *before; /* the key that blocks it; NULL: it may hold, or */
+    bool is_stranger; /* `before` has another number of permits, and is not the first contender */
     const struct kvs
         *crowd; /* the permits are used up: these block it (one of them may be its own) */
     const struct kv

@@ -370,6 +370,7 @@ static void test_permits_differ(void)
 {
     mortise_client *client = open_client(NULL), *other = open_client(NULL);
     const char *name = fresh_name();
+    struct blocked blocked;
     char pid[32];
     if (!lacks(MORTISE_CAP_PERMITS)) {
         mortise_lease *lease = take_shared(client, name, 60000, 4711);
@@ -386,7 +387,13 @@ static void test_permits_differ(void)
         give(lease);
         lease = take_shared(other, name, 60000, 0);
         EXPECT(INVALID, try_shared(client, name, 2));
+        blocked_start(
+            &blocked, client, name,
+            MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .mode = MORTISE_SHARED, .permits = 2));
+        mortise_lease *beside = take_shared(subject.looker, name, 60000, 0);
         give(lease);
+        EXPECT(INVALID, blocked_join(&blocked)); /* it has no turn between the two */
+        give(beside);
         EXPECT(OK, try_shared(client, name, 2));
     }
     close_client(client);

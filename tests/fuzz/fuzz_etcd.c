@@ -19,13 +19,14 @@ static void check_inside(struct bytes part, struct bytes whole)
 static void check_queue(const struct answer *answer)
 {
     static const struct kind kinds[] = {{0}, {.shared = true}, {.shared = true, .permits = 3}};
+    static const size_t ranges[] = {1, 4, 5};
     struct queue_view view;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
         for (size_t count = 0; count <= answer->op_count; count++) {
             struct bytes key =
                 answer->ops[0].count > 0 ? answer->ops[0].all[0].key : (struct bytes){0};
             bool good = queue_look(answer->ops, count, kinds[i], key, &view);
-            assert(good == (count == i + 1));
+            assert(good == (count == ranges[i]));
         }
 }
 

@@ -223,7 +223,7 @@ static void test_txn_answer(void)
 }
 
 #define ANSWER(method, text) read_part((method), (text), sizeof(text) - 1, &answer, &copy)
-#define SEVEN(text) text text text text text text text
+#define NINE(text) text text text text text text text text text
 
 static void test_answers(void)
 {
@@ -247,7 +247,7 @@ static void test_answers(void)
     answer_free(&answer);
     free(copy);
     CU_ASSERT_FALSE(
-        ANSWER(METHOD_TXN, HEADER SEVEN("\x1a\0"))); /* more operations than were asked for */
+        ANSWER(METHOD_TXN, HEADER NINE("\x1a\0"))); /* more operations than were asked for */
     answer_free(&answer);
     free(copy);
     CU_ASSERT_FALSE(

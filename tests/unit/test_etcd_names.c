@@ -200,33 +200,69 @@ static void test_shared_queue(void)
               crowd[] = {kv_of("n/s3-" HEX, 9, ""), kv_of("n/s3-a", 3, ""), kv_of("n/s3-b", 2, ""),
                          kv_of("n/s3-c", 1, "")},
               first = kv_of("n/s3-ffffffffffffffffffffffffffffffff", 1, "");
-    struct kvs none_before[] = {{0}, {&own, 1, 1}};
-    CU_ASSERT_TRUE(queue_look(none_before, 2, shared, own.key, &view));
+    struct kvs none_before[] = {{0}, {&own, 1, 1}, {0}, {0}};
+    CU_ASSERT_TRUE(queue_look(none_before, 4, shared, own.key, &view));
     CU_ASSERT(view.before == NULL && view.other_permits == NULL);
-    struct kvs behind_writer[] = {{&writer, 1, 1}, {&own, 1, 1}};
-    CU_ASSERT_TRUE(queue_look(behind_writer, 2, shared, own.key, &view));
+    struct kvs behind_writer[] = {{&writer, 1, 1}, {&own, 1, 1}, {0}, {0}};
+    CU_ASSERT_TRUE(queue_look(behind_writer, 4, shared, own.key, &view));
     CU_ASSERT_PTR_EQUAL(view.before, &writer);
-    struct kvs behind_opened[] = {{&opened, 1, 1}, {&own, 1, 1}};
-    CU_ASSERT_TRUE(queue_look(behind_opened, 2, shared, own.key, &view));
+    struct kvs behind_opened[] = {{&opened, 1, 1}, {&own, 1, 1}, {0}, {0}};
+    CU_ASSERT_TRUE(queue_look(behind_opened, 4, shared, own.key, &view));
     CU_ASSERT(view.before == NULL && view.crowd == NULL && view.other_permits == NULL);
-    struct kvs other[] = {{0}, {&first, 1, 1}};
-    CU_ASSERT_TRUE(queue_look(other, 2, shared, own.key, &view));
-    CU_ASSERT_PTR_EQUAL(view.other_permits, &first);
-    struct kvs full[] = {{0}, {&first, 1, 1}, {crowd, 4, 4}};
-    CU_ASSERT_TRUE(queue_look(full, 3, three, crowd[0].key, &view));
-    CU_ASSERT_PTR_EQUAL(view.crowd, &full[2]);
-    struct kvs room[] = {{0}, {&first, 1, 1}, {crowd, 3, 3}};
-    CU_ASSERT_TRUE(queue_look(room, 3, three, crowd[0].key, &view));
+    struct kvs other[] = {{0}, {&first, 1, 1}, {0}, {&first, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(other, 4, shared, own.key, &view));
+    CU_ASSERT(view.other_permits == &first && view.before == NULL);
+    struct kvs full[] = {{0}, {&first, 1, 1}, {0}, {0}, {crowd, 4, 4}};
+    CU_ASSERT_TRUE(queue_look(full, 5, three, crowd[0].key, &view));
+    CU_ASSERT_PTR_EQUAL(view.crowd, &full[4]);
+    struct kvs room[] = {{0}, {&first, 1, 1}, {0}, {0}, {crowd, 3, 3}};
+    CU_ASSERT_TRUE(queue_look(room, 5, three, crowd[0].key, &view));
     CU_ASSERT_PTR_NULL(view.crowd);
+    CU_ASSERT_FALSE(queue_look(room, 4, three, crowd[0].key, &view));
+    CU_ASSERT_FALSE(queue_look(none_before, 5, shared, own.key, &view));
+}
+
+/* The first one has the same number of permits, or was exclusive; one between it and the own has another number. */
+static void test_other_permits_between(void)
+{
+    struct queue_view view;
+    struct kind shared = {.shared = true}, three = {.shared = true, .permits = 3};
+    struct kv own = kv_of("n/s0-" HEX, 9, ""), reader = kv_of("n/s0-a", 1, ""),
+              opened = kv_of("n/w", 1, OPENED), writer = kv_of("n/w", 8, ""),
+              two = kv_of("n/s2-a", 5, ""), four = kv_of("n/s4-a", 6, ""),
+              crowd[] = {kv_of("n/s3-" HEX, 9, ""),
+                         kv_of("n/s3-ffffffffffffffffffffffffffffffff", 1, "")};
+    struct kvs behind_reader[] = {{0}, {&reader, 1, 1}, {0}, {&two, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(behind_reader, 4, shared, own.key, &view));
+    CU_ASSERT(view.before == &two && view.is_stranger && view.other_permits == NULL);
+    CU_ASSERT_PTR_EQUAL(view.somebody, &reader);
+    struct kvs behind_opened[] = {{&opened, 1, 1}, {&two, 1, 1}, {0}, {&two, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(behind_opened, 4, shared, own.key, &view));
+    CU_ASSERT(view.before == &two && view.is_stranger && view.other_permits == NULL);
+    CU_ASSERT_PTR_EQUAL(view.somebody, &opened);
+    struct kvs behind_both[] = {{0}, {&crowd[1], 1, 1}, {&two, 1, 1}, {&four, 1, 1}, {crowd, 2, 2}};
+    CU_ASSERT_TRUE(queue_look(behind_both, 5, three, crowd[0].key, &view));
+    CU_ASSERT(view.before == &four && view.crowd == NULL);
+    four.created = 4;
+    CU_ASSERT_TRUE(queue_look(behind_both, 5, three, crowd[0].key, &view));
+    CU_ASSERT_PTR_EQUAL(view.before, &two);
+    struct kvs behind_writer[] = {{&writer, 1, 1}, {&reader, 1, 1}, {0}, {&two, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(behind_writer, 4, shared, own.key, &view));
+    CU_ASSERT(view.before == &writer && !view.is_stranger);
 }
 
 int main(void)
 {
     CU_TestInfo tests[] = {
-        {"names", test_names},         {"contenders", test_contenders},
-        {"endpoints", test_endpoints}, {"notes", test_notes},
-        {"bases", test_bases},         {"exclusive", test_exclusive_queue},
-        {"shared", test_shared_queue}, CU_TEST_INFO_NULL,
+        {"names", test_names},
+        {"contenders", test_contenders},
+        {"endpoints", test_endpoints},
+        {"notes", test_notes},
+        {"bases", test_bases},
+        {"exclusive", test_exclusive_queue},
+        {"shared", test_shared_queue},
+        {"another number of permits in between", test_other_permits_between},
+        CU_TEST_INFO_NULL,
     };
     return suite_run("etcd names", tests);
 }
