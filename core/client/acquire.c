@@ -233,6 +233,8 @@ mortise_status call_await(struct client *client, struct waiter *waiter, int64_t 
     if (pump_wait(&client->pump, &waiter->sleeper, until_ns))
         return waiter->status;
     pthread_mutex_lock(&locks->lock);
+    if (until_ns < call_patience_ns(client, waiter))
+        waiter->try_once = false; /* the time of the call is over, not the patience of a try */
     if (waiter->waitlist != NULL)
         waitlist_leave_locked(waiter, MORTISE_TIMEDOUT);
     locks_unlock(locks, START_NOW);

@@ -32,7 +32,8 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
                                 struct waiter *waiter);
 /* Until when to sleep: a try waits for its answer, but not for ever. */
 int64_t call_patience_ns(const struct client *client, const struct waiter *waiter);
-/* Sleeps until the outcome is there, or gives up at until_ns. */
+/* Sleeps until the outcome is there, or gives up at until_ns: TIMEDOUT, also for a try, if its patience would have lasted for
+ * longer, unless the backend has failed to answer before. */
 mortise_status call_await(struct client *client, struct waiter *waiter, int64_t until_ns);
 
 /* ---- lease.c ---- */

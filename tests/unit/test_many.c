@@ -225,6 +225,23 @@ static void test_times_out(void)
     CU_ASSERT_EQUAL(sim->claims(), 0);
 }
 
+/* The time is over while a name is tried: TIMEDOUT, as of mortise_acquire(), not a backend that does not answer. */
+static void test_times_out_in_a_try(void)
+{
+    for (int i = 0; i < 2; i++) {
+        rig_open_real(&rig, CONFIG);
+        int rule = SCRIPT(.kinds = OP(ACQUIRE), .name = "b", .hold_request = i == 0,
+                          .hold_reply = i == 1, .on_cancel = SIM_CANCEL_CLEAN);
+        CU_ASSERT_EQUAL(many(abc, 3, MORTISE_OPTIONS(.wait_ms = 20)), MORTISE_TIMEDOUT);
+        CU_ASSERT_EQUAL(error.status, MORTISE_TIMEDOUT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "\"b\""));
+        assert_none(3);
+        sim->end(rule);
+        rig_close(&rig);
+        CU_ASSERT_EQUAL(sim->claims(), 0);
+    }
+}
+
 /* What was lost while the call waited for another name is acquired again; and its callback is called for the lease that
  * the caller got. */
 static void test_lost_meanwhile(void)
@@ -301,6 +318,7 @@ int main(void)
         {"it waits for one name", test_waits},
         {"one deadline", test_one_deadline},
         {"it times out", test_times_out},
+        {"it times out in a try", test_times_out_in_a_try},
         {"lost meanwhile", test_lost_meanwhile},
         {"opposite order", test_opposite_order},
         CU_TEST_INFO_NULL,
