@@ -297,8 +297,8 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
 
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
- * wait for a shared lease get it. The lease keeps its token and its deadline. There is no upgrade, because two shared
- * holders that both want to upgrade would wait for each other forever.
+ * wait for a shared lease get it, but for those that wait behind an exclusive caller. The lease keeps its token and its
+ * deadline. There is no upgrade, because two shared holders that both want to upgrade would wait for each other forever.
  * OK: it is shared (also if it was already). LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`. You still hold the lease; the library repeats the
  *    request with the renewals, so use it as a shared lease from now on.
