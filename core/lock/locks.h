@@ -47,7 +47,8 @@ struct name {
     UT_hash_handle hh;
     struct waitlist *waitlist; /* the callers that queue for it, or NULL */
     struct claim *claims;      /* in use, in any state */
-    struct claim *shared;      /* one of them that is HELD and shared without permits: others may join it; or NULL */
+    struct claim *shared;      /* one of them that is HELD and shared, with or without permits, or NULL; others may join it if
+                                * claim_join_locked() says so */
     struct watch *watch;       /* NULL: nobody has waited yet, or there was no memory for it */
     uint32_t references; /* of waitlists, of claims, and of a watch that is out */
     uint32_t length;
