@@ -198,7 +198,8 @@ static void own_looked_at(struct driver *driver, struct call *call)
         claim_vanish(driver, claim);
         return;
     }
-    claim_look_by(driver, claim, 0);
+    claim_look_by(driver, claim,
+                  call->end == CALL_REFUSED ? SWEEP_AGAIN_NS : driver->watch_pause_ns);
     if (call->end != CALL_DONE)
         return;
     const struct kv *own = &call->answer.ops[0].all[0];

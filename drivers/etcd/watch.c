@@ -4,6 +4,9 @@
  * owner stops it, when the server ends it (its revision is compacted, or the user has no right), or with the connection;
  * a number is never used again, so a late message of a watch that was stopped means nothing.
  *
+ * REFUSED. The server checks each new watch against the token with which the stream was opened, which may have expired long ago.
+ * From 3.4.22 and 3.5.6 on, the answer to a watch that it refuses does not say which watch that is.
+ *
  * PROMPT WATCHES. A server tells of what happened before a watch was made only ten times a second. In a cluster that is in use, some
  * revision nearly always comes between a look and the watch, so a release soon after it would be heard of late. Therefore a
  * watch of one key that blocks a claim begins at the server's present revision. If that is above what its owner has read, the
@@ -22,6 +25,7 @@
 
 #define AGAIN_NS                                                                                   \
     (1000 * NS_PER_MS) /* a server that ends all watches at once is not asked more often */
+#define NO_WATCH (-1)  /* in place of the number of a watch that was refused */
 
 struct watch {
     UT_hash_handle hh; /* by number */
@@ -141,8 +145,9 @@ void watch_stop(struct driver *driver, int64_t number)
     link_watch_end(&driver->link, mark);
 }
 
-/* The server ended a watch for another reason than a compaction: most likely the stream was opened with a token that has
- * expired. So all watches get another stream; each owner reads its keys first, and with that the link gets a new token. */
+/* The server ended a watch, or refused to make it, for another reason than a compaction: most likely the stream was opened with a
+ * token that has expired. So all watches get another stream; each owner reads its keys first, and with that the link gets a new
+ * token. */
 static void restart(struct driver *driver)
 {
     struct watch *all = driver->watches;
@@ -226,14 +231,15 @@ bool watch_message(struct driver *driver, struct bytes message)
     if (!watch_answer_read(message, &answer))
         return false;
     struct watch *watch = watch_of(driver, answer.id);
+    bool is_of_ours = watch != NULL || answer.id == NO_WATCH;
+    if (answer.kind == WATCH_CANCELED && answer.compacted == 0 && is_of_ours) {
+        restart(driver);
+        return true;
+    }
     if (watch == NULL)
         return true;
     if (answer.kind == WATCH_MADE) {
         made(driver, watch, answer.header.revision);
-        return true;
-    }
-    if (answer.kind == WATCH_CANCELED && answer.compacted == 0) {
-        restart(driver);
         return true;
     }
     if (answer.kind == WATCH_EVENTS && watch->own_size > 0) {

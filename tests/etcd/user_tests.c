@@ -42,6 +42,48 @@ static void test_expired_while_waiting(void)
     client_end(holder);
 }
 
+/* A client whose stream of watches was opened with a token that has expired by now: the server refuses every later watch on it. Its
+ * session lives, and so does its connection. */
+static mortise_client *client_with_old_stream(void)
+{
+    mortise_client *client = client_direct("ttl=60s");
+    give_back(take(client, fresh_name()));
+    let_tokens_expire();
+    return client;
+}
+
+static void test_expired_before_waiting(void)
+{
+    mortise_client *holder = client_direct("ttl=60s"), *client = client_with_old_stream();
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+/* Somebody deletes the key of a holder whose watch was refused: it learns that at its next renewal, a second later. */
+static void test_expired_before_holding(void)
+{
+    char key[200];
+    mortise_client *client = client_with_old_stream();
+    const char *name = fresh_name();
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 3000), &lease,
+                               &detail));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
+    CHECK(CTL("del", key));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    client_end(client);
+}
+
 /* Any change of users makes all tokens old. */
 static void test_old(void)
 {
@@ -132,8 +174,13 @@ static void test_refused_behind_a_request(void)
 }
 
 const CU_TestInfo user_tests[] = {
-    {"expired", test_expired}, {"expired while somebody waits", test_expired_while_waiting},
-    {"outdated", test_old},    {"forgotten", test_restarted},
-    {"refused", test_refused}, {"refused behind a request", test_refused_behind_a_request},
+    {"expired", test_expired},
+    {"expired while somebody waits", test_expired_while_waiting},
+    {"expired before somebody waits", test_expired_before_waiting},
+    {"expired before a lock is held", test_expired_before_holding},
+    {"outdated", test_old},
+    {"forgotten", test_restarted},
+    {"refused", test_refused},
+    {"refused behind a request", test_refused_behind_a_request},
     CU_TEST_INFO_NULL,
 };
