@@ -2,10 +2,13 @@
  *
  * THE TOKEN is the create revision of the claim's key plus a base. Revisions grow with every change in the cluster. The base is in
  * the key %tokens. It makes tokens larger than a floor that an op asks for: a claim raises it, by compare and set, before it is
- * granted. Each claim reads the base in the very transaction that shows it as first. A turn reads nothing: it takes the larger of the
- * base that its last look has read, and the one in the key of the only claim that can have held the name since. So each counts with
- * at least what every former holder of its name has counted with. Another name may be ahead. A claim writes the base that it counts
- * with into its key, for turns, inspect and break.
+ * granted. Each claim reads the base in the very transaction that shows it as first. A turn reads nothing: it takes the base that its
+ * last look has read, if the key of the only claim that can have held the name since says no larger one; else it looks. So each counts
+ * with at least what every former holder of its name has counted with. Another name may be ahead. A claim writes the base that it
+ * counts with into its key, for turns, inspect and break.
+ *
+ * Somebody may delete %tokens, and a client that does not know what it was makes it anew. A client never counts with less than the
+ * largest base that it knows: it raises what it finds.
  *
  * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. It also has
  * another id, and %tokens names the cluster for which its base is good. The first claim that finds another cluster there raises
@@ -80,7 +83,7 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
     char data[DATA_MAX];
     struct key own;
     claim->base = base;
-    if (base > driver->base) /* that of a turn may be older */
+    if (base > driver->base)
         driver->base = base;
     if (claim->noted_base == base) {
         be_ready(driver, claim);
@@ -133,11 +136,12 @@ void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, st
 {
     mortise_info info = {.size = sizeof(info)};
     int64_t base = claim->queue_base, noted = note_read(before, &info);
+    uint64_t created = (uint64_t)claim->created;
     if (claim->state != CLAIM_WAITING)
         return;
-    base = noted > base ? noted : base;
-    uint64_t created = (uint64_t)claim->created;
-    if (before.size == 0 || created > (uint64_t)(INT64_MAX - base) ||
+    if (noted > driver->base && created <= (uint64_t)(INT64_MAX - noted))
+        driver->base = noted;
+    if (before.size == 0 || driver->base > base || created > (uint64_t)(INT64_MAX - base) ||
         created + (uint64_t)base < claim->token_floor) {
         claim_look(driver, claim);
         return;
@@ -159,8 +163,8 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     claim->step++;
     if (kind == BASE_OTHER_CLUSTER && base <= INT64_MAX - BASE_JUMP)
         base += BASE_JUMP;
-    if (kind ==
-        BASE_NONE) /* nobody has made it yet, or somebody has deleted it: what was known counts on */
+    bool is_good = kind == BASE_GOOD && base >= driver->base;
+    if (base < driver->base) /* somebody has deleted it, and perhaps made it anew */
         base = driver->base;
     if (floor > created)
         least = floor - created > INT64_MAX ? -1 : (int64_t)(floor - created);
@@ -174,7 +178,7 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
         claim_drop(driver, claim);
         return;
     }
-    if (kind == BASE_GOOD && base >= least) {
+    if (is_good && base >= least) {
         count_with(driver, claim, base);
         return;
     }

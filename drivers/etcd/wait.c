@@ -4,8 +4,8 @@
  * the other one's by one watch, which tells of deletions in their order. So when the other key was deleted, at the revision R, and the
  * watch is sure (watch.c), its own was there and was the first: nobody gets a place before it. Before the watch is sure, its own may
  * have gone unseen, so it looks. It is there until its session's proof ends, or somebody
- * deletes it by hand after R, which the watch of its own key will tell. The base of its tokens is the larger of the one that
- * its last look has read, and the one in the value of the deleted key: only that contender can have held the name since. */
+ * deletes it by hand after R, which the watch of its own key will tell. The base of its tokens is the one that its last look has
+ * read. If the value of the deleted key says a larger one, it looks: only that contender can have held the name since. */
 #include "claim.h"
 
 #include <stdlib.h>

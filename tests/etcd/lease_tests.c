@@ -186,8 +186,34 @@ static void test_base_deleted(void)
     client_end(client);
 }
 
-/* The same, and whoever knew it has waited since before it was raised: its turn counts with the base of its look. The next name
- * counts with the larger one nevertheless. */
+/* The same, and one who does not know it makes it anew, and gives smaller tokens, until one who knew it comes: then both go on above
+ * it. */
+static void test_base_made_anew(void)
+{
+    const char *name = fresh_name();
+    mortise_client *client = client_direct("ttl=30s");
+    give_back(take(client, name));
+    raise_base(9000000000);
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    give_back(lease);
+    CHECK(CTL("del", "mortise/%tokens"));
+    mortise_client *other = client_direct("ttl=30s");
+    lease = take(other, name);
+    CHECK(mortise_token(lease) < token);
+    give_back(lease);
+    lease = take(client, name);
+    SAFE(mortise_token(lease) > token);
+    token = mortise_token(lease);
+    give_back(lease);
+    lease = take(other, name);
+    SAFE(mortise_token(lease) > token);
+    give_back(lease);
+    client_end(other);
+    client_end(client);
+}
+
+/* Whoever knows it has waited since before it was raised: its turn counts with no smaller one. Nor does the next name. */
 static void test_base_of_turn(void)
 {
     char other[64];
@@ -205,6 +231,7 @@ static void test_base_of_turn(void)
     give_back(first);
     give_back(lease);
     CHECK(waiter_join(&waiter) == MORTISE_OK);
+    SAFE(waiter.lease != NULL && mortise_token(waiter.lease) > 8000000000);
     give_back(waiter.lease);
     CHECK(CTL("del", "mortise/%tokens"));
     first = take(client, other);
@@ -364,6 +391,7 @@ const CU_TestInfo lease_tests[] = {
     {"a key is used again", test_key_reused},
     {"the key of the session is deleted", test_session_key_deleted},
     {"the base of the tokens is deleted", test_base_deleted},
+    {"the base of the tokens is made anew", test_base_made_anew},
     {"the base of a turn", test_base_of_turn},
     {"the base is another cluster's", test_other_cluster},
     {"the base makes no sense", test_nonsense},
