@@ -95,6 +95,8 @@ static bool start(struct call *call)
     struct link *link = call->link;
     bool with_token = link->token_state == TOKEN_THERE && call->method != METHOD_AUTHENTICATE;
     call->token_number = link->token_number;
+    call->known_revision = link->revision;
+    call->history = link->history;
     call->parked = false;
     if (grpc_start(&link->grpc, &call->grpc, method_path(call->method),
                    with_token ? link->token : NULL, call->timeout_ns / NS_PER_MS))
@@ -227,9 +229,27 @@ static bool is_refusal(int status)
     }
 }
 
-/* False: it makes no sense, and the connection is given up. */
-static bool take_header(struct link *link, const struct header *header)
+/* See HISTORIES. */
+static bool goes_back(const struct call *call)
 {
+    bool is_of_majority = call->method == METHOD_TXN || call->method == METHOD_DELETE ||
+                          call->method == METHOD_GRANT;
+    return is_of_majority && call->history == call->link->history &&
+           call->answer.header.revision < call->known_revision;
+}
+
+static void begin_history(struct link *link, bool is_other_cluster)
+{
+    link->history++;
+    link->revision = 0;
+    link->events->history(link->driver, is_other_cluster);
+}
+
+/* False: the answer means nothing, and the connection is given up. */
+static bool take_header(struct call *call)
+{
+    struct link *link = call->link;
+    const struct header *header = &call->answer.header;
     bool is_other_member = link->member != 0 && header->member != link->member;
     bool is_other_cluster = link->cluster != 0 && header->cluster != link->cluster;
     if (is_other_member) {
@@ -240,13 +260,20 @@ static bool take_header(struct link *link, const struct header *header)
         link_break(link, "an answer makes no sense");
         return false;
     }
+    bool is_earlier = goes_back(call);
+    if (is_earlier || is_other_cluster)
+        begin_history(link, is_other_cluster);
     link->member = header->member;
-    bool is_new = header->term > link->term; /* answers may overtake each other */
-    if (is_new)
-        link->term = header->term;
     link->cluster = header->cluster;
     if (header->revision > link->revision)
         link->revision = header->revision;
+    if (is_earlier) {
+        link_break(link, "the servers have less data than before: were they restored?");
+        return false;
+    }
+    bool is_new = header->term > link->term; /* answers may overtake each other */
+    if (is_new)
+        link->term = header->term;
     if (is_new && link->state == LINK_UP)
         link->events->term(link->driver, link->term);
     return true;
@@ -268,7 +295,7 @@ static void call_ended(struct grpc_call *grpc)
         link_break(link, "%s (gRPC status %d)", call->text, grpc->status);
     else if (!answer_read(call->method, message, &call->answer))
         link_break(link, "an answer makes no sense");
-    else if (call->method == METHOD_AUTHENTICATE || take_header(link, &call->answer.header))
+    else if (call->method == METHOD_AUTHENTICATE || take_header(call))
         call_end(call, CALL_DONE);
     /* else it ends as LOST with the connection */
 }

@@ -340,6 +340,8 @@ void lease_cancel_renew(struct driver *driver, mortise_op *op);
 void lease_cancel_release(struct driver *driver, mortise_op *op);
 void lease_up(struct driver *driver);
 void lease_down(struct driver *driver);
+/* The servers have another history: link.h. */
+void lease_history(struct driver *driver);
 void lease_away(struct driver *driver);
 void lease_ready(struct driver *driver, struct session *session);
 void lease_proven(struct driver *driver, struct session *session);

@@ -114,7 +114,8 @@ struct driver {
     struct claim *backlog;    /* those that wait until fewer calls are on their way */
     struct claim *old_claims; /* ENDED, with calls on their way */
     int64_t sweep_ns;         /* when to look at all claims */
-    int64_t base;             /* of the tokens, as last read */
+    int64_t base;             /* of the tokens: the largest that was read */
+    bool must_jump;           /* the servers went back: the next token has a larger base */
 
     struct query *queries;
     struct query *old_queries; /* answered, with calls on their way */

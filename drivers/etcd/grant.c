@@ -10,9 +10,9 @@
  * Somebody may delete %tokens, and a client that does not know what it was makes it anew. A client never counts with less than the
  * largest base that it knows: it raises what it finds.
  *
- * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. It also has
- * another id, and %tokens names the cluster for which its base is good. The first claim that finds another cluster there raises
- * the base by BASE_JUMP. */
+ * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. If it also has
+ * another id, %tokens names the cluster for which its base is good: the first claim that finds another cluster there raises
+ * the base by BASE_JUMP. If it has the same id (link.h, HISTORIES), each client that has seen its revisions go back does so, once. */
 #include "claim.h"
 
 #include <string.h>
@@ -110,8 +110,10 @@ static void raised(struct driver *driver, struct call *call)
         claim_fail(driver, claim, call);
     else if (!call->answer.done) /* somebody else was faster */
         claim_look(driver, claim);
-    else
+    else {
+        driver->must_jump = false; /* had it become true meanwhile, this answer would be lost */
         count_with(driver, claim, claim->base);
+    }
 }
 
 static void raise_base(struct driver *driver, struct claim *claim, const struct kvs *tokens,
@@ -141,7 +143,7 @@ void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, st
         return;
     if (noted > driver->base && created <= (uint64_t)(INT64_MAX - noted))
         driver->base = noted;
-    if (before.size == 0 || driver->base > base || created > (uint64_t)(INT64_MAX - base) ||
+    if (before.size == 0 || driver->must_jump || driver->base > base || created > (uint64_t)(INT64_MAX - base) ||
         created + (uint64_t)base < claim->token_floor) {
         claim_look(driver, claim);
         return;
@@ -161,11 +163,12 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     uint64_t floor = claim->token_floor, created = (uint64_t)claim->created;
     claim_become(driver, claim, CLAIM_FIRST);
     claim->step++;
-    if (kind == BASE_OTHER_CLUSTER && base <= INT64_MAX - BASE_JUMP)
-        base += BASE_JUMP;
-    bool is_good = kind == BASE_GOOD && base >= driver->base;
-    if (base < driver->base) /* somebody has deleted it, and perhaps made it anew */
+    bool jumps = kind == BASE_OTHER_CLUSTER || driver->must_jump;
+    bool is_good = kind == BASE_GOOD && base >= driver->base && !jumps;
+    if (base < driver->base) /* somebody has deleted it, and perhaps made it anew; or it was restored */
         base = driver->base;
+    if (jumps && base <= INT64_MAX - BASE_JUMP)
+        base += BASE_JUMP;
     if (floor > created)
         least = floor - created > INT64_MAX ? -1 : (int64_t)(floor - created);
     mortise_op *op = claim->op;

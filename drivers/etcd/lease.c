@@ -178,17 +178,6 @@ void lease_cancel_release(struct driver *driver, mortise_op *op)
 
 /* ---- the own key of a held claim ---------------------------------------------------------------------- */
 
-static void watch_own(struct driver *driver, struct claim *claim)
-{
-    struct key own;
-    claim_key(claim, &own);
-    claim->look_ns = MORTISE_NEVER;
-    claim->own_watch = watch_start(driver, WATCHES_OWN, claim, key_bytes(&own), (struct bytes){0},
-                                   claim->seen_at + 1, false);
-    if (claim->own_watch == 0)
-        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
-}
-
 static void own_looked_at(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
@@ -229,6 +218,22 @@ static void look_at_own(struct driver *driver, struct claim *claim)
         claim_look_by(driver, claim, SWEEP_AGAIN_NS);
 }
 
+/* Its key must be seen before it is watched if it may be of another history. */
+static void watch_own(struct driver *driver, struct claim *claim)
+{
+    struct key own;
+    if (claim->lease == 0) {
+        look_at_own(driver, claim);
+        return;
+    }
+    claim_key(claim, &own);
+    claim->look_ns = MORTISE_NEVER;
+    claim->own_watch = watch_start(driver, WATCHES_OWN, claim, key_bytes(&own), (struct bytes){0},
+                                   claim->seen_at + 1, false);
+    if (claim->own_watch == 0)
+        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
+}
+
 void lease_watched(struct driver *driver, enum watch_target kind, struct claim *claim,
                    enum watch_event event)
 {
@@ -255,10 +260,8 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
 static void go_on(struct driver *driver, struct claim *claim)
 {
     claim_move(driver, claim);
-    if (claim->state == CLAIM_HELD && claim->lease == 0)
-        look_at_own(driver, claim);
-    else if (claim->state == CLAIM_HELD &&
-             (claim->look_ns == MORTISE_NEVER || claim->look_ns <= now_of(driver)))
+    if (claim->state == CLAIM_HELD && (claim->lease == 0 || claim->look_ns == MORTISE_NEVER ||
+                                       claim->look_ns <= now_of(driver)))
         watch_own(driver, claim); /* again, or because it was due meanwhile */
     else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
         claim_go(driver, claim);
@@ -283,6 +286,19 @@ void lease_down(struct driver *driver)
     DL_FOREACH (driver->sessions, session)
         session->suspects = true;
     claims_each(driver, doubt_held);
+}
+
+/* Its key may not be there: nothing is proven for it before it was seen again. */
+static void forget_own(struct driver *driver, struct claim *claim)
+{
+    (void)driver;
+    if (claim_has_key(claim))
+        claim->lease = 0;
+}
+
+void lease_history(struct driver *driver)
+{
+    claims_each(driver, forget_own);
 }
 
 void lease_ready(struct driver *driver, struct session *session)

@@ -18,6 +18,8 @@
  *   error, end, no progress     -            DOWN d       CONNECTING e  DOWN d      DOWN d      DOWN f
  *   a call is not answered      -            -            -             -           DOWN d      DOWN f
  *   GOAWAY, nonsense            -            -            -             -           DOWN d      DOWN f
+ *   an answer is of another
+ *     history (HISTORIES)       -            -            -             -           -           DOWN f
  *   a call fails, and does not
  *     say that it was not done  -            -            -             -           DOWN d      DOWN f
  *   old, and no call is open    -            -            -             -           -           DOWN f
@@ -47,6 +49,12 @@
  *   - A connection has numbers for 2^30 calls (grpc.h). When half of them are used up it is old, and given up as soon as nothing is
  *     on its way. If something always is, it is spent in the end: the calls on their way are LOST, as always.
  *   - A message without an end, or larger than GRPC_MESSAGE_MAX: nonsense.
+ *
+ * HISTORIES. A cluster that is made of a snapshot has other data. It has another id, too, unless it has the same addresses and the
+ * same cluster token: then only its revisions are smaller. So an answer that comes behind a majority, with a smaller revision
+ * than was known when its call was sent, is of another history: the connection is given up, and whatever is known of the former
+ * history counts no more. The answers of single members (Status, keep-alives, the list of members) may be behind at any time.
+ * A client that knows no larger revision notices nothing, and there is nothing to notice: all that it knows was in the snapshot.
  *
  * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection
  * that held leases need) is answered without one. So as long as an answer is expected, the link looks for it, after 1 ms, 2 ms and so
@@ -96,6 +104,8 @@ struct call {
     int64_t sent_ns;
     int64_t due_ns; /* not answered by then: the connection is given up */
     int64_t timeout_ns;
+    int64_t known_revision; /* the link's, when it was sent; */
+    unsigned history;       /* and in which history */
     unsigned token_number; /* with which token it was sent; */
     unsigned token_tries;  /* and how many were refused for it */
     bool parked;           /* waits for a new token */
@@ -130,6 +140,8 @@ struct link_events {
     void (*down)(struct driver *driver);
     /* An answer has shown this term on this connection. */
     void (*term)(struct driver *driver, uint64_t term);
+    /* What was known of the servers' data says nothing about what they have now: see HISTORIES. */
+    void (*history)(struct driver *driver, bool is_other_cluster);
     /* A message of the watch stream. False: it makes no sense. */
     bool (*watch)(struct driver *driver, struct bytes message);
 };
@@ -172,7 +184,8 @@ struct link {
     uint64_t term;    /* of the last answer on this connection; 0: there was none */
     uint64_t member;  /* who answers on this connection; 0: nobody yet */
     uint64_t cluster; /* its id; 0: not known */
-    int64_t revision; /* the largest that an answer had */
+    int64_t revision; /* the largest that an answer had, in this history */
+    unsigned history; /* the number of this history */
     enum token_state token_state;
     unsigned token_number;
     char *token;

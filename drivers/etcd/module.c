@@ -97,10 +97,22 @@ static void link_is_gone(struct driver *driver)
     lease_down(driver);
 }
 
+static void history_is_other(struct driver *driver, bool is_other_cluster)
+{
+    driver->host->log(driver->host, 4,
+                      is_other_cluster ? "the servers are another cluster than before"
+                                       : "the servers have less data than before, as if they were "
+                                         "restored: tokens go on 2^40 higher");
+    if (!is_other_cluster) /* of that %tokens tells */
+        driver->must_jump = true;
+    lease_history(driver);
+}
+
 static const struct link_events link_events = {
     .up = link_is_there,
     .down = link_is_gone,
     .term = sessions_term,
+    .history = history_is_other,
     .watch = watch_message,
 };
 

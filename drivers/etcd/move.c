@@ -41,11 +41,11 @@ void claim_tell_moved(struct driver *driver, struct claim *claim)
         claim_tell(driver, claim);
 }
 
-/* Something else has become of the key. */
+/* Something else has become of the key; or another one has its name, in a cluster that was restored. */
 static void miss(struct driver *driver, struct claim *claim, const struct kvs *own,
                  int64_t revision)
 {
-    if (own->count == 0) {
+    if (own->count == 0 || own->all[0].created != claim->created) {
         claim_set_move(claim, NULL);
         if (claim->state == CLAIM_HELD)
             claim_vanish(driver, claim);

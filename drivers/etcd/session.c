@@ -204,7 +204,7 @@ static void granted(struct driver *driver, struct call *call)
     if (is_good) {
         session->ttl_ns = answer->ttl_s * 1000 * NS_PER_MS;
         session->term = session->asked_term;
-        session->cluster = answer->header.cluster;
+        session->history = driver->link.history;
         session->beat_due_ns = call->sent_ns + beat_every_ns(session);
         prove(driver, session, call->sent_ns, session->ttl_ns);
         join(driver, session);
@@ -333,7 +333,7 @@ void sessions_up(struct driver *driver)
     sessions_term(driver, driver->link.term);
     DL_FOREACH (driver->sessions, session) {
         session->retry_ns = 0;
-        if (session->state == SESSION_LIVE && session->cluster != driver->link.cluster)
+        if (session->state == SESSION_LIVE && session->history != driver->link.history)
             leave(driver, session);
         if (session->state != SESSION_LIVE)
             continue;
@@ -386,6 +386,9 @@ static void turn(struct driver *driver, struct session *session, int64_t now_ns)
     rest(driver, session, now_ns);
     if (!is_connected(driver) || session->retry_ns > now_ns)
         return;
+    if (session->state == SESSION_LIVE && session->term > driver->link.term &&
+        session->deadline_ns <= now_ns)
+        leave(driver, session); /* it may be a term of another history, which will not come */
     if (session->state == SESSION_WANTED)
         grant(driver, session);
     else if (session->join == JOIN_NEEDED &&

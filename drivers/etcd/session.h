@@ -17,14 +17,16 @@
  *   refused                         -           WANTED d   -          -          -
  *   the connection is lost          -           WANTED c   - e        OVER       - e
  *   an answer is of a later term    -           -          LEFT       OVER       -
- *   connected, to another cluster   -           -          LEFT       -          -
+ *   connected, another history g    -           -          LEFT       -          -
+ *   in an earlier term, not proven  -           -          LEFT h     -          -
  *   "lease not found"               -           -          OVER       OVER       OVER
  *   no claim for a ttl              OVER        -          RESTING    -          OVER (at once)
  *   a claim comes                   -           -          -          LIVE f     -
  *
  *   a: only if a claim waits for it. b: see THE TERM. c: with another id; the lease that may be there ends by itself, as nothing
  *   is attached to it. d: with a pause; the claims that wait fail. e: see THE JOIN. f: if it is proven for half its ttl;
- *   else OVER, and the claim gets another session.
+ *   else OVER, and the claim gets another session. g: another cluster, or one that has less data than before (link.h, HISTORIES).
+ *   h: if the servers were restored, their terms begin again; nobody sees that who knew no more than the snapshot had.
  *
  * THE JOIN. The session's key is put before the first acquire, and each acquire compares its mod revision. A session is
  * joined, or the put is on its way, or a put is needed:
@@ -88,7 +90,7 @@ struct session {
     int64_t ttl_ns;      /* as the servers gave it */
     int64_t lease;       /* its id */
     uint64_t term;       /* of its grant, */
-    uint64_t cluster;    /* and which one it is: of another one the term means nothing */
+    unsigned history;    /* and the link's: in another one the term means nothing */
     int64_t joined_at;   /* the mod revision of its key, while JOINED */
     unsigned claims;     /* that refer to it; kept by claim.c, as are: */
     unsigned wanted;     /* of these: are wanted or held */
