@@ -78,7 +78,7 @@ void migration_close(struct migration *migration);
 bool side_read(struct migration *migration, enum migrate_side role, struct migrate_register *reg,
                uint64_t *version, mortise_error *error);
 /* Compares and writes. OK: written. BUSY: another operator has written it. Else it is unknown whether it is written. If the
- * register has the same text under the next version, an opening is done; a closing is written again, at most ten times,
+ * register has the same text under another version, an opening is done; a closing is written again, at most ten times,
  * until it is certainly this operator's (protocol.h, 5). */
 mortise_status side_write(struct migration *migration, enum migrate_side role,
                           const struct migrate_register *reg, bool closes, uint64_t *version,

@@ -102,8 +102,10 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
         /* the reply may have been lost, and the request repeated */
         if (!side_read(migration, role, &now, version, &ignored))
             return status;
-        if (*version != seen + 1 || now.phases != reg->phases || now.floor != reg->floor)
-            return *version == seen ? status : MORTISE_BUSY;
+        if (*version == seen)
+            return status;
+        if (now.phases != reg->phases || now.floor != reg->floor)
+            return MORTISE_BUSY;
         if (!closes)
             return MORTISE_OK;
         /* it may be another operator's, written before this operator read the other side */

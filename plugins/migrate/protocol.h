@@ -24,7 +24,7 @@
  * may use that side, and a floor: every token that is given on that side from then on is above it (see 6). Its version
  * makes a step safe against another operator's step.
  *
- *   A reply to a write is lost: the command reads the register. If it has what was written, under the next version, the
+ *   A reply to a write is lost: the command reads the register. If it has what was written, under another version, the
  *   write is done; but a closing (5) is written again. If it has something else, another operator was at work, and the
  *   step ends.
  *   A register is absent: stage 1. So a client of phase new is refused if nobody has taken a step: a phase cannot be
@@ -100,7 +100,7 @@
  *
  * Why it is safe. Only two openings matter: {…, new} on `to`, and {old, …} on `from`. An operator writes each of them only
  * after closing the other side, and only if the opened register was not written since before that. The same operator must
- * have done both: if a reply to a closing was lost, a closed register under the next version may be another operator's, from
+ * have done both: if a reply to a closing was lost, a closed register under another version may be another operator's, from
  * before this operator's reading of the other side. So it is written again, until the answer is OK. (An opening found in
  * this way is fine: whoever wrote it has done what this step is for.)
  * Suppose that both were open at the end. Then operator P has closed `from` at p1 and opened `to` at p2 > p1, and operator

@@ -313,8 +313,6 @@ end:
     od
 #endif
 
-#define is_next(reg, version, seen, value) (version == (seen) + 1 && reg == (value))
-
 /* Compare and write. One that looks done, for its answer may have been lost: for an opening it is. */
 inline open_if(reg, version, seen, value)
 {
@@ -323,7 +321,7 @@ inline open_if(reg, version, seen, value)
         :: version == seen ->
             reg = value; version = version + 1;
             assert((reg_from & OLD) == 0 || (reg_to & NEW) == 0)
-        :: version != seen && is_next(reg, version, seen, value)
+        :: version != seen && reg == (value)
         :: else -> goto stopped
         fi
     }
@@ -339,8 +337,8 @@ inline close_if(reg, version, seen, value)
 {
     do
     :: atomic { version == seen -> reg = value; version = version + 1; break }
-    :: atomic { version != seen && is_next(reg, version, seen, value) -> borrow(seen, version) }
-    :: atomic { version != seen && !is_next(reg, version, seen, value) -> goto stopped }
+    :: atomic { version != seen && reg == (value) -> borrow(seen, version) }
+    :: atomic { version != seen && reg != (value) -> goto stopped }
     od
 }
 

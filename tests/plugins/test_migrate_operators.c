@@ -72,12 +72,35 @@ static void test_borrowed_opening(void)
     migration_close(&other);
 }
 
+/* What was written is there under a version that is not the next one: those of etcd grow with every write to the cluster. So it is if
+ * a reply was lost; here, another operator has written the same twice. */
+static void test_other_version(void)
+{
+    struct migration one, other;
+    begin();
+    config_where = config("both", "60s");
+    look(&one);
+    look(&other);
+    uint64_t closed = one.sides[MIGRATE_FROM].version, opened = one.sides[MIGRATE_TO].version;
+    for (int i = 0; i < 2; i++) {
+        IS(OK, CLOSE(&other, MIGRATE_FROM));
+        IS(OK, OPEN(&other, MIGRATE_TO));
+    }
+    IS(OK, CLOSE(&one, MIGRATE_FROM));
+    CU_ASSERT_EQUAL(one.sides[MIGRATE_FROM].version, closed + 3); /* its own */
+    IS(OK, OPEN(&one, MIGRATE_TO));
+    CU_ASSERT_EQUAL(one.sides[MIGRATE_TO].version, opened + 2); /* the other's will do */
+    migration_close(&one);
+    migration_close(&other);
+}
+
 int main(void)
 {
     CU_initialize_registry();
     CU_pSuite suite = CU_add_suite("migrate_operators", NULL, NULL);
     CU_add_test(suite, "a closing that is another's", test_borrowed_closing);
     CU_add_test(suite, "an opening that is another's", test_borrowed_opening);
+    CU_add_test(suite, "a version that is not the next one", test_other_version);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
     int failures = (int)CU_get_number_of_failures();
