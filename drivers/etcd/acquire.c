@@ -217,6 +217,7 @@ static void was_put(struct driver *driver, struct claim *claim, struct call *cal
     const struct answer *answer = &call->answer;
     const struct kvs *ops = answer->ops + claim->covers; /* the delete is the first one */
     claim->made = true;
+    claim->maybe = false;
     claim->created = claim->modified = claim->seen_at = answer->header.revision;
     claim->lease = claim->session->lease;
     if (claim_is_unwanted(claim)) {
@@ -236,6 +237,7 @@ static void was_not_put(struct driver *driver, struct claim *claim, struct call 
     const struct kvs *own = &answer->ops[NOT_OWN], *key = &answer->ops[NOT_SESSION];
     const struct kvs *first = &answer->ops[NOT_FIRST];
     bool is_joined = key->count > 0 && key->all[0].modified == claim->session->joined_at;
+    claim->maybe = false;
     if (!is_joined)
         session_rejoin(driver, claim->session);
     if (own->count > 0)
@@ -258,14 +260,14 @@ static void was_not_put(struct driver *driver, struct claim *claim, struct call 
     }
 }
 
-/* The servers have refused it: there is no key, unless it has used up their space. */
+/* The servers have refused it: there is no key, unless it has used up their space, or an earlier one was lost. */
 static void was_refused(struct driver *driver, struct claim *claim, struct call *call)
 {
     if (fault_is_no_lease(call)) { /* with it ends what waits for it */
         session_end(driver, claim->session);
         return;
     }
-    claim->made = fault_is_doubtful(call);
+    claim->made = claim->maybe || fault_is_doubtful(call);
     if (claim->state != CLAIM_UNWANTED) {
         claim_become(driver, claim, CLAIM_IDLE);
         claim_fail(driver, claim, call);
@@ -316,6 +318,7 @@ static void asked(struct driver *driver, struct call *call)
     else
         uncover(driver, claim, is_done && is_whole && call->answer.ops[0].total > 0);
     if (call->end == CALL_LOST) {
+        claim->maybe = true;
         session_doubt(claim->session);
         claim_become(driver, claim, claim_is_unwanted(claim) ? CLAIM_DOUBTFUL : CLAIM_UNCERTAIN);
     } else if (call->end == CALL_REFUSED)

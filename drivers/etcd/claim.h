@@ -29,7 +29,7 @@
  *               try: DELETING c; has a key: QUEUED;
  *               not joined: IDLE; somebody, an
  *               exclusive try: BUSY c; lost: UNCERTAIN;
- *               no space: REDELETING f
+ *               no space: REDELETING f; refused: ENDED g
  *   UNCERTAIN   -                                     ASKING b      DOUBTFUL     IDLE
  *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE d
  *               try: DELETING c; no key: IDLE
@@ -42,7 +42,7 @@
  *   GONE        -                                     GONE          ENDED LOST   GONE
  *   UNWANTED    put: DELETING; not put: ENDED;        DOUBTFUL      UNWANTED     ENDED d
  *               has a key: DELETING; lost: DOUBTFUL;
- *               no space: REDELETING f
+ *               no space: REDELETING f; refused: ENDED g
  *   DOUBTFUL    -                                     REDELETING b  DOUBTFUL     ENDED d
  *   DELETING    done: ENDED; no key: ENDED LOST;      DELETING      DELETING     ENDED d
  *               lost: REDELETING; refused: after a
@@ -55,7 +55,8 @@
  *   may wait is WAITING for that key, for half a second at most. d: if a move may have been executed: QUEUED, HELD looks at its own key,
  *   and the others delete it (REDELETING). e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that
  *   is; lost: INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed,
- *   although its answer is the refusal. Any other refusal says that there is no key.
+ *   although its answer is the refusal. Any other refusal says that this acquire has made no key. g: but
+ *   REDELETING if an earlier acquire was lost, and no answer has shown since what it has done.
  *
  * MOVES. When a session is LEFT, each of its claims from QUEUED to HELD moves its key to the next session, beside what else it
  * does. The request names the lease that the key has, so it is done once, whenever it is executed: a lease that was left is
@@ -66,7 +67,7 @@
  *   done                                -                 no move            no move
  *   not done, the key has another lease -                 unknown            unknown
  *   not done, no key                    -                 no key a           no key a
- *   refused (no right)                  -                 no move, a pause   -
+ *   refused (no right)                  -                 as before, a pause -
  *   refused (no space)                  -                 unknown, a pause   -
  *   the next session is over            -                 no move b          no move b
  *   the connection is lost              -                 unknown            unknown
@@ -156,6 +157,7 @@ struct claim {
     unsigned pending;     /* calls on their way */
     bool has_looked;      /* a shared try: nobody was there */
     bool made;            /* the servers may have its key, and no acquire is on its way */
+    bool maybe;           /* an acquire was lost, and no answer has said since whether there is a key */
     bool covers;          /* its last acquire deletes the key of another claim, too */
     const struct claim
         *covered_by; /* DELETING: whose acquire, on its way, deletes its key, too; or NULL */
@@ -164,6 +166,7 @@ struct claim {
     int64_t lease;           /* of its key; 0: not known */
     struct session *moves_to;
     enum move move;
+    bool moves_again;          /* when the move on its way was sent, an earlier one was unknown */
     uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
     bool untold;               /* its key was moved, and the core does not know yet */
     int64_t created, modified; /* revisions of its key */

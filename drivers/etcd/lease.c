@@ -372,6 +372,7 @@ static void session_over(struct driver *driver, struct claim *claim)
         claim_vanish(driver, claim);
     else if (claim->state != CLAIM_GONE) {
         claim->made = has_moved;
+        claim->maybe = false;
         claim_become(driver, claim, CLAIM_IDLE);
         claim_set_session(claim, NULL);
         claim_go(driver, claim);

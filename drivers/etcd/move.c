@@ -75,6 +75,8 @@ static void take_answer(struct driver *driver, struct call *call)
     claim->move = MOVE_UNKNOWN;
     if (call->end == CALL_LOST)
         return;
+    if (claim_is_unwanted(claim)) /* its delete may not be done when a session ends */
+        return;
     if (!claim_has_key(claim)) {
         claim_set_move(claim, NULL);
         return;
@@ -84,7 +86,8 @@ static void take_answer(struct driver *driver, struct call *call)
         return;
     }
     if (call->end == CALL_REFUSED) {
-        claim->move = fault_is_doubtful(call) ? MOVE_UNKNOWN : MOVE_NONE;
+        bool maybe = claim->moves_again || fault_is_doubtful(call);
+        claim->move = maybe ? MOVE_UNKNOWN : MOVE_NONE;
         claim_retry(driver, claim, AGAIN_NS);
         return;
     }
@@ -121,9 +124,10 @@ static void send_move(struct driver *driver, struct claim *claim)
     bool sent = call != NULL && link_send(&driver->link, call);
     claim->pending += sent;
     driver->moves += sent;
-    if (sent)
+    if (sent) {
+        claim->moves_again = claim->move == MOVE_UNKNOWN;
         claim->move = MOVE_SENT;
-    else
+    } else
         claim_retry(driver, claim, AGAIN_NS);
 }
 

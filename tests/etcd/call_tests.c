@@ -168,6 +168,32 @@ static void test_refused(void)
     client_end(other);
 }
 
+/* The acquire is done, and its reply is lost; its repeat is refused, because the user has no right any more. That says nothing of the
+ * first one. Another lock keeps the session alive, so its key would stay. */
+static void test_lost_and_refused(void)
+{
+    static const struct rule refusal = {.method = "KV/Txn",
+                                        .contains = "lost-and-refused",
+                                        .fault = REFUSE_NOT,
+                                        .times = 1,
+                                        .status = 7,
+                                        .text = "etcdserver: permission denied"};
+    mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
+    mortise_lease *kept = take(client, fresh_name()), *lease = NULL;
+    struct rule loss = refusal;
+    loss.fault = LOSE;
+    loss.then = &refusal;
+    middle_rule(&loss);
+    EXPECT(BACKEND, mortise_acquire(client, "lost-and-refused",
+                                    MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease, &detail));
+    SAYS("permission denied");
+    CHECK(middle_clear() == 1);
+    CHECK(wait_contenders(other, "lost-and-refused", 0));
+    give_back(kept);
+    client_end(client);
+    client_end(other);
+}
+
 /* The release is refused, and done: the name is free, and the caller is told that nobody knows, or the repeat's result. */
 static void test_release_refused(void)
 {
@@ -300,6 +326,7 @@ const CU_TestInfo call_tests[] = {
     {"an answer of another member", test_other_member},
     {"refused for space, and done", test_refused_and_done},
     {"refused, and not done", test_refused},
+    {"lost, and its repeat refused", test_lost_and_refused},
     {"a release that is refused, and done", test_release_refused},
     {"given up while it is on its way", test_given_up},
     {"nobody answers", test_no_answer},

@@ -78,6 +78,10 @@ static void choose_rule(struct stream *stream)
     orders.hits++;
     stream->is_ruled = true;
     stream->rule = *rule;
+    if (orders.hits == rule->times && rule->then != NULL) {
+        orders.rule = *rule->then;
+        orders.hits = 0;
+    }
 }
 
 static uint64_t draw(void)
