@@ -1,5 +1,5 @@
-/* test_shared_crowd.c - many who want one name in both modes at the same time, by several clients: no writer beside anybody,
- * never more holders than permits, and nobody is left out. */
+/* test_shared_crowd.c - many who want one name in both modes at the same time, by several clients, with and without a queue: no
+ * writer beside anybody, never more holders than permits, and nobody is left out. */
 #include "scene.h"
 
 #include <stdatomic.h>
@@ -129,10 +129,90 @@ static void test_killed(void)
     }
 }
 
+/* ---- some of them in the queue, and some not ---------------------------------------------------------------- */
+
+/* The clients of the scene have no queue, `queued` has one. */
+static void want_queued(struct pending *pending, const struct scene *scene, mortise_client *queued,
+                        const mortise_options *options)
+{
+    *pending = PENDING_INIT;
+    pending_start(pending, queued, scene->name, options);
+    CHECK(wait_queue(&server, scene->name, 1));
+}
+
+/* Readers without a queue do not pass a writer that is the first in it, and hand it the lock when they find it free. If it
+ * gives up or is dead, they go on. */
+static void queued_writer(const struct way *way, const struct way *other)
+{
+    struct scene scene;
+    struct pending writer, reader;
+    struct test_process taker;
+    scene_begin(&scene, way, "mixed", NULL);
+    snprintf(scene.name, sizeof scene.name, "mixed-%d", (int)(way - scene_ways)); /* one word */
+    mortise_client *queued = open_at(&server, NULL, NULL, other->settings);
+    const mortise_options alone = *MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS);
+    mortise_lease *lease = scene_share(&scene, 0, 0);
+    want_queued(&writer, &scene, queued, &alone);
+    EXPECT(BUSY, scene_try(&scene, 1, 0));
+    scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+    scene_wait(&scene, 1);
+    give(lease);
+    EXPECT(OK, pending_join(&writer));
+    CHECK(test_count_get(&reader.calls) == 0);
+    give(writer.lease);
+    EXPECT(OK, pending_join(&reader));
+    want_queued(&writer, &scene, queued, &alone);
+    EXPECT(BUSY, scene_try(&scene, 0, 0));
+    EXPECT(OK, mortise_cancel(queued, writer.request));
+    EXPECT(CANCELED, pending_join(&writer));
+    CHECK(wait_queue(&server, scene.name, 0));
+    EXPECT(OK, scene_try(&scene, 0, 0));
+    close_client(queued);
+    CHECK(wait_inboxes(&server, 0));
+    if (start_taker(&server, &taker, other->settings)) {
+        CHECK(test_say(&taker, "acquire %s -1 %d", scene.name, LONG_MS));
+        CHECK(wait_queue(&server, scene.name, 1));
+        EXPECT(BUSY, scene_try(&scene, 0, 0));
+        test_kill(&taker);
+        CHECK(wait_inboxes(&server, 0));
+    }
+    give(reader.lease);
+    EXPECT(OK, scene_try(&scene, 0, 0));
+    scene_end(&scene);
+}
+
+/* A permit that comes back goes to the first of the queue. */
+static void queued_permit(const struct way *way, const struct way *other)
+{
+    struct scene scene;
+    struct pending waiter;
+    scene_begin(&scene, way, "mixed permits", NULL);
+    mortise_client *queued = open_at(&server, NULL, NULL, other->settings);
+    const mortise_options two = *SHARED(.wait_ms = -1, .ttl_ms = LONG_MS, .permits = 2);
+    mortise_lease *first = scene_share(&scene, 0, 2), *second = scene_share(&scene, 1, 2);
+    want_queued(&waiter, &scene, queued, &two);
+    give(first);
+    EXPECT(BUSY, scene_try(&scene, 2, 2));
+    EXPECT(OK, pending_join(&waiter));
+    give(second);
+    give(waiter.lease);
+    close_client(queued);
+    scene_end(&scene);
+}
+
+static void test_mixed(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        queued_writer(&scene_ways[i + 1], &scene_ways[i]);
+        queued_permit(&scene_ways[i + 1], &scene_ways[i]);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"readers and writers", test_modes},
     {"permits and writers", test_permits},
     {"holders are killed", test_killed},
+    {"some of them in the queue", test_mixed},
     CU_TEST_INFO_NULL,
 };
 

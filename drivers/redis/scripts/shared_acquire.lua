@@ -1,6 +1,6 @@
 -- Joins those who share a lock, begins to share it, or waits for that: include/shared.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (no queue: an exclusive
--- waiter may bar it), "try" (it does not wait in the queue), or a wish (include/queue).
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (it has no queue: an
+-- exclusive waiter bars it, be that in the queue or not), "try" (it does not wait in the queue), or a wish (include/queue).
 -- The new token; or {remaining ms, token} of this very grant, if it holds already; or it has a place: minus the ms after
 -- which it has to ask again; or {remaining ms, value, now µs, permits, holders}; or {"permits", theirs, value}.
 -- include queue
@@ -16,7 +16,11 @@ local state, mine = share.open(), false
 if share.refused then
     return share.refused
 end
-if not share.left(ARGV[1]) and wish ~= 'bar' and call('exists', KEYS[3]) == 1 then
+-- Whoever has no queue may lack the right to look at it: then it is nobody's turn before it.
+local function somebody_waits()
+    return call('exists', KEYS[3]) == 1 and (wish ~= 'bar' or next_place('lindex', KEYS[3], '0') ~= nil)
+end
+if not share.left(ARGV[1]) and somebody_waits() then
     if state == 'free' then
         local _
         _, mine = hand(hash, now, ARGV[1])
@@ -41,9 +45,14 @@ end
 local function waits()
     return wish ~= 'bar' and not mine and call('exists', KEYS[3]) == 1
 end
+-- The ms after which it has to ask again; nil: it is not barred. When the first of the queue gives up, nobody is told.
 local function barred()
-    local set = wish == 'bar' and call('get', bar)
-    return set and set == (call('get', KEYS[2]) or '')
+    local first = state == 'shared' and next_place('lindex', KEYS[3], '0')
+    if first and is_fresh(first, now) and not is_share(first) then
+        return 1000
+    end
+    local set = call('get', bar)
+    return set and set == (call('get', KEYS[2]) or '') and call('pttl', bar) or nil
 end
 if state == 'shared' and share.permits ~= permits then
     if wish ~= 'bar' then -- also one that only tries for now may have a place: its inbox broke
@@ -53,7 +62,8 @@ if state == 'shared' and share.permits ~= permits then
     return {'permits', text(share.permits), share.first()}
 end
 local has_room = state == 'free' or (state == 'shared' and share.has_room(permits))
-if has_room and not waits() and not barred() then
+local barred_ms = has_room and wish == 'bar' and barred()
+if has_room and not waits() and not barred_ms then
     local token = next_token(KEYS[2], now, ARGV[3])
     if not token then
         return redis.error_reply('ERR the token has come to its end, 2^53')
@@ -67,8 +77,8 @@ end
 local remaining
 if state == 'shared' and not has_room then
     remaining = share.first_left()
-elseif has_room and wish == 'bar' then
-    remaining = call('pttl', bar)
+elseif barred_ms then
+    remaining = barred_ms
 else
     remaining = call('pttl', KEYS[1])
 end
