@@ -8,17 +8,13 @@
 
 #define FOLDER_TRIES 5
 #define LOOK_AGAIN_NS (2000 * NS_PER_MS) /* if there is no room for a watch */
+#define PERMITS_NS (500 * NS_PER_MS)     /* a node that refuses our permits may be gone by then */
 
 /* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
 
 static const char *text_of(const char *text)
 {
     return text == NULL ? "" : text;
-}
-
-static enum node_style style_of(const struct driver *driver, const struct claim *claim)
-{
-    return style_of_part(driver->style, claim->part);
 }
 
 static const char *node_of(const struct request *request)
@@ -62,7 +58,7 @@ static void holder_met(struct driver *driver, struct request *request)
         mortise_info *info = whole->op->info;
         struct contender contender;
         note_holder(driver, driver->base, NULL, request, info);
-        node_read(node_of(request), style_of(driver, claim), &contender);
+        node_read(node_of(request), claim_style(driver, claim), &contender);
         if (contender.kind.shared)
             info->mode = MORTISE_SHARED;
         info->permits = contender.kind.permits;
@@ -93,17 +89,42 @@ static void other_permits_met(struct driver *driver, struct request *request)
         claim_list(driver, claim, LOOK_SURE);
         return;
     }
-    node_read(node_of(request), style_of(driver, claim), &contender);
+    node_read(node_of(request), claim_style(driver, claim), &contender);
     note_read(request->text, &info); /* if nobody may read it, it is another client */
     fault_permits(driver, claim->op, contender.kind.permits, &info);
     claim->op = NULL;
     claim_drop(driver, claim);
 }
 
+/* Waits for this node. False: the acquire has failed. */
+static bool wait_for(struct driver *driver, struct claim *claim, const char *node)
+{
+    char *before = strdup(node);
+    free(claim->before);
+    claim->before = before;
+    claim->crowded = claim->other_permits = false;
+    if (before == NULL)
+        claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
+    else
+        claim_become(driver, claim, CLAIM_WAITING);
+    return before != NULL;
+}
+
+/* Its node may be about to go: that of a caller that was refused for the same reason is deleted only then. So a caller that
+ * may wait watches it for a while before it fails. */
 static void meet_other_permits(struct driver *driver, struct claim *claim, const char *node)
 {
+    bool has_waited = claim->other_permits && strcmp(text_of(claim->before), node) == 0;
     if (claim->look != LOOK_SURE) {
         claim_list(driver, claim, LOOK_SURE);
+        return;
+    }
+    if (!has_waited && !claim_is_try(claim)) {
+        if (!wait_for(driver, claim, node))
+            return;
+        claim->other_permits = true;
+        claim_watch_before(driver, claim);
+        claim_retry(driver, claim, PERMITS_NS);
         return;
     }
     claim->step++;
@@ -128,7 +149,7 @@ static void watched_before(struct driver *driver, struct request *request)
         claim->passed = claim->before;
         claim->before = NULL;
         claim_list(driver, claim, LOOK_HERE);
-    } else if (!request->watches)
+    } else if (!request->watches && claim->retry_ns == 0)
         claim_retry(driver, claim, LOOK_AGAIN_NS);
 }
 
@@ -158,15 +179,9 @@ static void watch_crowd(struct driver *driver, struct claim *claim, const struct
 static void wait_behind(struct driver *driver, struct claim *claim, const struct children *children,
                         const struct seeker *seeker, const struct queue_view *view)
 {
-    char *before = strdup(view->before);
-    free(claim->before);
-    claim->before = before;
-    claim->crowded = view->crowded;
-    if (claim->before == NULL) {
-        claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
+    if (!wait_for(driver, claim, view->before))
         return;
-    }
-    claim_become(driver, claim, CLAIM_WAITING);
+    claim->crowded = view->crowded;
     if (claim->crowded)
         watch_crowd(driver, claim, children, seeker);
     else
@@ -205,7 +220,7 @@ static void adopted(struct driver *driver, struct request *request)
 static void searched(struct driver *driver, struct claim *claim, const struct children *children)
 {
     char prefix[NODE_MAX];
-    node_prefix(style_of(driver, claim), claim->kind, &claim->grant, claim->made_in, prefix);
+    node_prefix(claim_style(driver, claim), claim->kind, &claim->grant, claim->made_in, prefix);
     const char *node = queue_find(children, prefix);
     bool is_wanted = claim_is_wanted(claim);
     snprintf(claim->node, sizeof(claim->node), "%s", node == NULL ? "" : node);
@@ -231,7 +246,7 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
 static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
 {
     struct contender contender;
-    node_read(node, style_of(driver, claim), &contender);
+    node_read(node, claim_style(driver, claim), &contender);
     if (contender.kin == KIN_MORTISE && claim->look != LOOK_SURE)
         claim_list(driver, claim, LOOK_SURE);
     else
@@ -269,7 +284,7 @@ static void listed(struct driver *driver, struct request *request)
         searched(driver, claim, children);
         return;
     }
-    struct seeker seeker = {style_of(driver, claim), claim->kind, claim->node,
+    struct seeker seeker = {claim_style(driver, claim), claim->kind, claim->node,
                             text_of(claim->passed), text_of(claim->opened)};
     struct queue_view view = queue_look(children, &seeker);
     if (view.foreign != NULL)
@@ -307,13 +322,6 @@ void claim_list(struct driver *driver, struct claim *claim, enum look look)
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
-
-static void folder_made(struct driver *driver, struct request *request)
-{
-    struct claim *claim = claim_arrived(driver, request);
-    if (claim != NULL)
-        claim->folder_rc = request->rc;
-}
 
 /* The servers have refused the create: there is no node. */
 static void not_made(struct driver *driver, struct claim *claim, int rc)
@@ -398,21 +406,6 @@ static bool list_above(struct driver *driver, struct claim *claim)
            claim_sent(driver, claim, send_list(driver, above, claim_reply(claim, above_listed)));
 }
 
-/* The folder that is missing, and those above it. */
-static bool make_folder(struct driver *driver, struct claim *claim)
-{
-    const struct name *name = claim->name;
-    bool stays = driver->style == STYLE_KAZOO_SEMAPHORE && claim->part == PART_LEASES;
-    if (claim->folder_tries > 1)
-        send_root(driver, NULL);
-    if (name->above != NULL)
-        send_create(driver, name->above, NULL, "", 0, ZOO_CONTAINER, (struct reply_to){0});
-    return claim_sent(driver, claim,
-                      send_create(driver, name->folder, NULL, "", 0,
-                                  stays ? ZOO_PERSISTENT : ZOO_CONTAINER, /* kazoo counts on it */
-                                  claim_reply(claim, folder_made)));
-}
-
 /* Create and list in one flight, and the folder before them if it was missing. */
 static void make(struct driver *driver, struct claim *claim)
 {
@@ -426,13 +419,13 @@ static void make(struct driver *driver, struct claim *claim)
     free(claim->passed);
     free(claim->opened);
     claim->passed = claim->opened = NULL;
-    if (claim->folder_tries > 0 && !make_folder(driver, claim))
+    if (claim->folder_tries > 0 && !claim_make_folder(driver, claim))
         return;
     if (claim->node[0] != '\0') /* of an abandoned session */
         send_delete(driver, folder, claim->node, (struct reply_to){0});
     claim->node[0] = '\0';
     claim->noted_base = driver->base;
-    node_prefix(style_of(driver, claim), claim->kind, &claim->grant, driver->session->number,
+    node_prefix(claim_style(driver, claim), claim->kind, &claim->grant, driver->session->number,
                 prefix);
     struct reply_to to = claim_reply(claim, made);
     to.quiet = true; /* the list is answered right behind it */

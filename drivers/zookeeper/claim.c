@@ -142,7 +142,7 @@ bool claim_may_pass(const struct driver *driver, const struct claim *claim,
                     const struct request *request)
 {
     struct contender before, own;
-    enum node_style style = style_of_part(driver->style, claim->part);
+    enum node_style style = claim_style(driver, claim);
     return node_read(claim->before, style, &before) && node_read(claim->node, style, &own) &&
            number_compare(before.number, own.number) == NUMBER_UNDECIDED &&
            request->stat.czxid > claim->czxid;

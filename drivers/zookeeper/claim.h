@@ -55,9 +55,10 @@
  *   with the next create, or by REDELETING. c: looks a second time, behind a barrier, before it believes that somebody is
  *   there. d: no folder: makes the folder, then MAKING. e: if it has a node; else LOOKING and ENDED. f: if the node, or the
  *   create, is of an earlier session that was abandoned: as "session abandoned". g: the first contender is shared with another
- *   number of permits; before the acquire fails, the claim looks once more, behind a barrier. h: the claim is shared, and the
- *   blocker is exclusive by its name only. i: a renewal with MORTISE_OP_DOWNGRADE writes the note of the node again, and is
- *   answered when that is; lost: INDETERMINATE, and the repeat writes the same.
+ *   number of permits; before the acquire fails, the claim looks once more, behind a barrier, and one that may wait is WAITING
+ *   for that contender for half a second. h: the claim is shared, and the blocker is exclusive by its name only. i: a renewal
+ *   with MORTISE_OP_DOWNGRADE writes the note of the node again, and is answered when that is; lost: INDETERMINATE, and the
+ *   repeat writes the same.
  *
  * A SEMAPHORE has a gate (names.h), and for it each claim has a second one, its *gate*, with the same table and no op:
  *   j: IDLE until the gate is HELD; a claim without one makes one. k: a gate is HELD at once, without a token.
@@ -104,6 +105,9 @@
  *   - Two numbers of permits on one name. A claim holds beside another one only if their numbers are the same. If all that
  *     were first end, another number may come to the front: claims with the old one wait for it, or fail (INVALID) when
  *     they look next.
+ *   - A caller that was refused for its permits has a node until that is deleted, and it may be the first. Others with the right
+ *     number wait for half a second before they fail. If that caller dies just then, or has no connection, its node blocks them
+ *     as a holder's does: they fail until its session has ended, or its node could be deleted.
  *
  * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
  * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
@@ -163,6 +167,7 @@ struct claim {
     bool downgraded;       /* it was exclusive, and its node says that it is shared now */
     mortise_op *downgrade; /* the renewal that waits until the node says so, or NULL */
     bool crowded; /* WAITING: not for `before` alone, but for any of as many nodes as there are permits */
+    bool other_permits; /* `before` is the first contender, with another number of permits: it has been waited for */
     char *opened; /* a node that is exclusive by its name only; NULL: none is known (queue.h) */
     char *before; /* the node that blocks it */
     char *passed; /* the last node that is undecided by number and has a larger czxid; NULL: none (queue.h) */
@@ -213,6 +218,11 @@ static inline bool claim_is_try(struct claim *claim)
     const mortise_op *op = claim_whole(claim)->op;
     return op != NULL && (op->flags & MORTISE_OP_TRY) != 0;
 }
+/* How the nodes of its folder are named. */
+static inline enum node_style claim_style(const struct driver *driver, const struct claim *claim)
+{
+    return style_of_part(driver->style, claim->part);
+}
 /* Its node, or that in the gate, may be in the servers. */
 static inline bool claim_is_sent(const struct claim *claim)
 {
@@ -252,6 +262,11 @@ bool claim_sent(struct driver *driver, struct claim *claim, bool sent);
 struct claim *claim_answered(struct driver *driver, struct request *request);
 /* The same; also NULL if the answer is of an earlier step, or lost. */
 struct claim *claim_arrived(struct driver *driver, struct request *request);
+
+/* ---- folder.c ------------------------------------------------------------------------------------- */
+
+/* The folder that is missing, and those above it. False: not sent. */
+bool claim_make_folder(struct driver *driver, struct claim *claim);
 
 /* ---- acquire.c ------------------------------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
  *   lease.c     what the core's ops and the session's events mean for the claims
  *   acquire.c   the way of a claim to the head of its queue; tokens.c: from there to the grant
  *   release.c   ends a claim that nobody wants any more
+ *   folder.c    makes the folder of a claim
  *   claim.c     the claims and their states (claim.h has the table)
  *   inspect.c   inspect, break and list; record.c: the small records; ping.c: ping
  *   query.c     what inspect.c and record.c have in common

@@ -125,6 +125,6 @@ void claim_refuse(struct driver *driver, struct claim *claim, const char *folder
     mortise_op *op = whole->op;
     whole->op = NULL;
     if (op != NULL)
-        fault_foreign(driver, op, style_of_part(driver->style, claim->part), folder, node);
+        fault_foreign(driver, op, claim_style(driver, claim), folder, node);
     claim_drop(driver, whole);
 }

@@ -342,11 +342,58 @@ static void test_found_and_gone(void)
     }
 }
 
+/* Asks for one of five permits while the first contender has three. It may have been refused for them, and be about to leave. */
+static mortise_status ask_for_five(bool is_try, bool leaves, int64_t *took_ns)
+{
+    struct run run = {.fault = NOTHING};
+    mortise_status status;
+    bool first;
+    fake_reset(true);
+    fake_make("/r");
+    fake_make("/r/x");
+    const char *rival = fake_make("/r/x/_c_x-s3-mortise-lock-");
+    open_driver(false, HOUR_MS);
+    while (!fake_connect())
+        if (!run_posted())
+            pass_time();
+    while (run_posted() || fake_step())
+        continue;
+    int64_t from_ns = now_ns;
+    run.op = op_of(MORTISE_OP_ACQUIRE, 1);
+    run.op.flags = is_try ? MORTISE_OP_TRY : 0;
+    run.op.mode = MORTISE_SHARED;
+    run.op.permits = 5;
+    start(&run.op);
+    while (run_posted() || fake_step()) /* what happens at once */
+        continue;
+    if (leaves)
+        CU_ASSERT(fake_delete(rival));
+    CU_ASSERT(finish(&run, &run.op));
+    *took_ns = now_ns - from_ns;
+    CU_ASSERT(release(&run, 1, &status));
+    CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), !leaves);
+    while (run_posted() || fake_step())
+        continue;
+    close_driver();
+    return run.op.status;
+}
+
+static void test_other_permits(void)
+{
+    int64_t took_ns;
+    CU_ASSERT_EQUAL(ask_for_five(false, true, &took_ns), MORTISE_OK);
+    CU_ASSERT_EQUAL(ask_for_five(false, false, &took_ns), MORTISE_INVALID);
+    CU_ASSERT(took_ns >= 500 * MS && took_ns < 1000 * MS);
+    CU_ASSERT_EQUAL(ask_for_five(true, false, &took_ns), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(took_ns, 0);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"each fault at each request", test_each_fault_at_each_request},
                            {"two faults", test_two_faults},
                            {"found, and gone", test_found_and_gone},
+                           {"another number of permits", test_other_permits},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper states", tests);
 }
