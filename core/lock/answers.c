@@ -108,6 +108,8 @@ void waitlist_ask_locked(struct waitlist *list)
     list->news = false;
     locks_began_locked(locks);
     locks_start_locked(locks, &claim->ask);
+    if (list->owners)
+        waitlist_look_later_locked(list);
 }
 
 /* ---- no answer ---- */
@@ -240,6 +242,15 @@ static void note_holder(struct waitlist *list, const mortise_info *info)
     list->holder_seen_ns = clock_now();
 }
 
+/* The caller that asked alone knows who holds the name, and its owner does not. */
+static void looked_locked(struct waitlist *list)
+{
+    struct waitlist *queue = list->name->waitlist;
+    list->first->looks = false;
+    if (queue != NULL && list->holder.held)
+        waitlist_join_owners_locked(queue, list->holder.owner, strlen(list->holder.owner));
+}
+
 static void busy_locked(struct waitlist *list, const mortise_op *op)
 {
     struct waiter *head = list->first;
@@ -259,6 +270,8 @@ static void busy_locked(struct waitlist *list, const mortise_op *op)
         return;
     }
     if (list->alone) {
+        if (head->looks)
+            looked_locked(list);
         waitlist_join_queue_locked(list);
         return;
     }

@@ -10,7 +10,7 @@
  * state   | meaning                        | OK             | BUSY, LOST          | no answer      | unwanted       | timer
  * --------|--------------------------------|----------------|---------------------|----------------|----------------|--------
  * PAUSED  | no request is out              | -              | -                   | -              | GONE (2)       | ASKING
- * ASKING  | an acquire is out              | HELD (1)       | PAUSED (2)          | PAUSED, maybe  | LEAVING        | -
+ * ASKING  | an acquire is out              | HELD (1)       | PAUSED (2)          | PAUSED, maybe  | LEAVING        | ASKING (8)
  * LEAVING | the same, and nobody wants it  | ENDING         | GONE (2)            | ENDING (2)     | -              | -
  * HELD    | a lease refers to it           | HELD, extended | LOST                | HELD, suspect  | ENDING         | renew; LOST (3)
  * JOINED  | a lease shares another claim   | -              | -                   | -              | GONE           | - (7)
@@ -29,6 +29,7 @@
  *     the end of the claim too: what may be left in the backend ends with its ttl.
  *
  * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline (join.c).
+ * (8) Set only while callers with owners wait behind the head: one of them asks alone (waitlist.h).
  *
  * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c). Nor does an
  * extension, which is one renewal of a claim that is not renewed otherwise (extend.c).

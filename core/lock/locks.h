@@ -56,7 +56,7 @@ struct name {
 };
 
 enum timer_kind {
-    TIMER_CLAIM, /* by the state of the claim: ask again, renew, lost, repeat a release */
+    TIMER_CLAIM, /* by the state of the claim: ask again, look, renew, lost, repeat a release */
     TIMER_WAITER /* an asynchronous acquire has waited long enough */
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_MS 10000 /* at most, between two looks of callers with owners */
+
 /* ---- beginning and end ---- */
 
 static struct waitlist *new_locked(struct locks *locks, struct name *name, bool alone)
@@ -136,10 +138,15 @@ bool waitlist_join_locked(struct locks *locks, struct name *name, bool alone, st
     if (list == NULL)
         return false;
     push_locked(list, waiter);
-    if (list->first == waiter)
+    if (list->first == waiter) {
         waitlist_ask_locked(list);
-    else
-        waitlist_queued_locked(waiter);
+        return true;
+    }
+    waitlist_queued_locked(waiter);
+    if (waiter->owner_len > 0) {
+        list->owners = true;
+        waitlist_look_later_locked(list);
+    }
     return true;
 }
 
@@ -254,6 +261,18 @@ void waitlist_served_locked(struct waiter *waiter)
     waiter_decide_locked(locks, waiter, MORTISE_OK);
 }
 
+/* ---- owners ---- */
+
+/* It gets a list of its own, and may be gone when this returns. False: no memory; it waits as before. */
+static bool ask_alone_locked(struct waitlist *list, struct waiter *waiter)
+{
+    remove_locked(list, waiter);
+    if (waitlist_join_locked(list->locks, list->name, true, waiter))
+        return true;
+    push_locked(list, waiter);
+    return false;
+}
+
 /* Such callers must not wait behind others, because others may wait for them. */
 void waitlist_join_owners_locked(struct waitlist *list, const char *owner, size_t owner_len)
 {
@@ -263,12 +282,43 @@ void waitlist_join_owners_locked(struct waitlist *list, const char *owner, size_
         next = waiter->next;
         if (waiter == list->first || !same_owner(waiter, owner, owner_len))
             continue;
-        remove_locked(list, waiter);
-        if (!waitlist_join_locked(list->locks, list->name, true, waiter)) {
-            push_locked(list, waiter); /* no memory: it waits as before */
+        if (!ask_alone_locked(list, waiter))
             return;
-        }
     }
+}
+
+void waitlist_look_later_locked(struct waitlist *list)
+{
+    struct claim *claim = list->claim;
+    if (claim == NULL || claim->state != CLAIM_ASKING || claim->timer.place != 0)
+        return;
+    int64_t ms = claim->ttl_ms / 3;
+    locks_set_timer_locked(list->locks, &claim->timer,
+                           clock_after_ms(clock_now(), ms < LOOK_MS ? ms : LOOK_MS));
+}
+
+static bool somebody_looks_locked(const struct waitlist *list)
+{
+    const struct waitlist *lone = list->locks->lone;
+    while (lone != NULL && (lone->name != list->name || !lone->first->looks))
+        lone = lone->next_lone;
+    return lone != NULL;
+}
+
+void waitlist_look_locked(struct waitlist *list)
+{
+    struct waiter *waiter = list->first->next;
+    while (waiter != NULL && waiter->owner_len == 0)
+        waiter = waiter->next;
+    list->owners = waiter != NULL;
+    if (waiter == NULL)
+        return;
+    waitlist_look_later_locked(list);
+    if (somebody_looks_locked(list))
+        return;
+    waiter->looks = true;
+    if (!ask_alone_locked(list, waiter))
+        waiter->looks = false;
 }
 
 /* The caller's owner does not hold the name. */

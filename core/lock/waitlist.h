@@ -11,6 +11,10 @@
  *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
  *   none     its claim had to be ended, or passed to a caller: the head brings one.
  *
+ * A fair backend may answer the head only when its turn comes, and till then nobody says who holds the name. So while the list is
+ * ASKING, the first caller behind the head that has an owner asks from time to time, in a waitlist of its own. If it is BUSY, it
+ * has learned whose the name is for all of them.
+ *
  * If the head leaves, its claim serves the next caller that wants the same (owner, ttl, mode): the place in the backend's
  * queue belongs to the process. A list without callers ends. */
 #ifndef MORTISE_CORE_LOCK_WAITLIST_H
@@ -35,6 +39,7 @@ struct waiter {
     uint32_t permits;
     bool try_once, no_renew;
     bool queued; /* it had to wait */
+    bool looks;  /* it asks alone, on behalf of all that have owners */
     bool unsure; /* under a former claim a request for it may be executed yet, or its effect is not undone */
     int64_t asked_ns, until_ns;
     uint64_t caller; /* for observers; the mortise_request of an asynchronous one */
@@ -57,6 +62,7 @@ struct waitlist {
     struct waiter *first, *last;
     uint32_t count;
     bool alone;
+    bool owners;         /* there may be callers with owners behind the head */
     struct claim *claim; /* ASKING or PAUSED, or NULL */
     bool news;           /* came while asking: ask again at once if the answer is BUSY */
     unsigned busy_count, failures;    /* answers in a row */
@@ -74,6 +80,8 @@ bool waitlist_join_locked(struct locks *locks, struct name *name, bool alone, st
 void waitlist_leave_locked(struct waiter *waiter, mortise_status status);
 /* The head was passed a claim of this process: takes it off and goes on. */
 void waitlist_served_locked(struct waiter *waiter);
+/* The list is still ASKING: a caller with an owner asks by itself. */
+void waitlist_look_locked(struct waitlist *list);
 /* This process releases a claim of the name: the head may ask again. */
 void waitlist_freed_locked(struct name *name);
 /* The name may have become free: the head asks, now or after the answer that it waits for. */
@@ -105,6 +113,8 @@ void waitlist_drop_claim_locked(struct waitlist *list);
 void waitlist_queued_locked(struct waiter *waiter);
 /* Callers whose owner holds the name ask by themselves from now on. */
 void waitlist_join_owners_locked(struct waitlist *list, const char *owner, size_t owner_len);
+/* ASKING: sets the time of the next look, unless that is set. */
+void waitlist_look_later_locked(struct waitlist *list);
 /* A list with one caller that may wait: the caller joins the queue. */
 void waitlist_join_queue_locked(struct waitlist *list);
 

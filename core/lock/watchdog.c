@@ -38,13 +38,15 @@ static void serve_claim_locked(struct claim *claim, int64_t now)
     case CLAIM_PAUSED:
         waitlist_ask_locked(claim->waitlist);
         break;
+    case CLAIM_ASKING:
+        waitlist_look_locked(claim->waitlist);
+        break;
     case CLAIM_HELD:
         claim_held_timer_locked(claim, now);
         break;
     case CLAIM_ENDING:
         claim_ending_timer_locked(claim);
         break;
-    case CLAIM_ASKING:
     case CLAIM_LEAVING:
     case CLAIM_JOINED:
     case CLAIM_LOST:

@@ -428,10 +428,12 @@ static void test_barge(void)
     in_parallel(barge, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* Waiters with the owner that gets the lock get it too, also in other processes. */
+/* Waiters with the owner that gets the lock get it too, also in other processes, and also without a place: that of their
+ * client is another owner's, which is not told who holds. */
 static void test_owner(void)
 {
-    struct pending pendings[3] = {PENDING_INIT, PENDING_INIT, PENDING_INIT};
+    struct pending pendings[3] = {PENDING_INIT, PENDING_INIT, PENDING_INIT}, late = PENDING_INIT;
+    char text[256];
     static const char *const owners[] = {"them", "us", "us"};
     mortise_client *clients[3];
     mortise_client *holder = open_at(&server, NULL, NULL, "mode = hash\n");
@@ -440,16 +442,23 @@ static void test_owner(void)
     for (int i = 0; i < 3; i++) {
         clients[i] = open_at(&server, NULL, NULL, "mode = hash\n");
         pending_start(&pendings[order[i]], clients[i], "owner",
-                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = owners[order[i]]));
+                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = order[i] == 0 ? 4500 : LONG_MS,
+                                      .owner = owners[order[i]]));
         CHECK(wait_queue(&server, "owner", i + 1));
     }
+    pending_start(&late, clients[1], "owner",
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = "us"));
+    EXPECT(OK, mortise_ping(clients[1], text, sizeof text, &detail)); /* it has been refused */
     give(lease);
     EXPECT(OK, pending_join(&pendings[1]));
     EXPECT(OK, pending_join(&pendings[2]));
-    CHECK(holds(&server, "owner") == 2 && queue_length(&server, "owner") == 1);
+    EXPECT(OK, pending_join(&late));
+    CHECK(holds(&server, "owner") == 3 && queue_length(&server, "owner") == 1);
     CHECK(mortise_token(pendings[1].lease) == mortise_token(pendings[2].lease));
+    CHECK(mortise_token(pendings[1].lease) == mortise_token(late.lease));
     CHECK(is_covered(&server, "owner", pendings[2].lease));
     give(pendings[1].lease);
+    give(late.lease);
     CHECK(test_count_get(&pendings[0].calls) == 0);
     give(pendings[2].lease);
     EXPECT(OK, pending_join(&pendings[0]));

@@ -390,6 +390,47 @@ static void test_owner_keeps_its_place(void)
     finish();
 }
 
+/* A fair backend lets the head wait and says nothing. Its owner's callers of another client may have the name meanwhile. */
+static void owner_behind_a_waiting_head(int before)
+{
+    struct rig second;
+    struct outcome first;
+    start(CONFIG "[sim]\nqueue = yes\n");
+    rig_open(&second, CONFIG "[sim]\nqueue = yes\n");
+    sim->seize("a", MORTISE_NEVER);
+    want(&second, &first, "a", AS("o"));
+    want(&rig, &other, "a", AS("them"));
+    for (int i = 0; i < before; i++)
+        want(&rig, &crowd[i], "a", i == 0 ? FOREVER : AS("somebody else"));
+    want(&rig, &got, "a", AS("o"));
+    sim->give_back("a");
+    settle();
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(got.calls, 0);
+    tap_count = 0;
+    advance_ms(1000); /* a third of the ttl */
+    CU_ASSERT_EQUAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), before > 1 ? 2 : 1); /* one looks for all */
+    CU_ASSERT_EQUAL(other.calls, 0);
+    give_back(&got);
+    give_back(&first);
+    settle();
+    give_back(&other);
+    for (int i = 0; i < before; i++) {
+        advance_ms(200);
+        give_back(&crowd[i]);
+    }
+    settle();
+    rig_close(&second);
+    finish();
+}
+
+static void test_owner_behind_a_waiting_head(void)
+{
+    for (int before = 0; before <= 4; before += 2)
+        owner_behind_a_waiting_head(before);
+}
+
 /* What a request says about its name, when nobody waits for it any more, is not reported for another name. */
 static void test_holders_are_not_mixed_up(void)
 {
@@ -435,6 +476,7 @@ int main(void)
         {"an owner leaves the queue", test_owner_leaves_the_queue},
         {"an owner leaves the queue, untold", test_owner_leaves_the_queue_untold},
         {"an owner keeps its place", test_owner_keeps_its_place},
+        {"an owner behind a head that waits", test_owner_behind_a_waiting_head},
         {"holders are not mixed up", test_holders_are_not_mixed_up},
         CU_TEST_INFO_NULL,
     };
