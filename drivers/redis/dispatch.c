@@ -48,7 +48,7 @@ static void send_op(struct driver *driver, mortise_op *op)
             lease_acquire(driver, op);
         break;
     case MORTISE_OP_RENEW:
-        if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        if (op_downgrades(op))
             shared_downgrade(driver, op);
         else
             renewal_start(driver, &op, 1);
@@ -102,7 +102,7 @@ static void send_renewals(struct driver *driver)
     size_t count[2] = {0};
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
     {
-        if (op->kind != MORTISE_OP_RENEW || (op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        if (op->kind != MORTISE_OP_RENEW || op_downgrades(op))
             continue;
         op_take(&driver->waiting, op);
         if (goes_alone(driver, op)) {

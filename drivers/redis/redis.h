@@ -42,9 +42,9 @@
  *
  * THE HOLES:
  *
- *   The request is lost, or its reply: an acquire, release or write ends INDETERMINATE, the rest UNREACHABLE. The core asks
- *     again under the same grant id. Every script finds its own grant and changes nothing then. An acquire says that it only
- *     found the grant, so that its deadline counts from the first sending. A release that finds nothing says so.
+ *   The request is lost, or its reply: an acquire, release, downgrade or write ends INDETERMINATE, the rest UNREACHABLE. The
+ *     core asks again under the same grant id. Every script finds its own grant and changes nothing then. An acquire says that
+ *     it only found the grant, so that its deadline counts from the first sending. A release that finds nothing says so.
  *   A request of an older connection is executed after the clean-up looked: the link ends the old connection in the server
  *     first. Where it may not, the grants that were being asked for when the connection broke are *in doubt*, and a
  *     release of one is not `sure` until the past is settled (uncertain.c).
@@ -301,6 +301,12 @@ void requests_free(struct driver *driver);
 static inline bool op_is_own(const struct driver *driver, const mortise_op *op)
 {
     return op->issuer == (const void *)driver->values;
+}
+
+/* A renewal that makes an exclusive claim a shared one. */
+static inline bool op_downgrades(const mortise_op *op)
+{
+    return op->kind == MORTISE_OP_RENEW && (op->flags & MORTISE_OP_DOWNGRADE) != 0;
 }
 
 /* A request of the op is about to be sent. */

@@ -4,6 +4,7 @@
  *        │ no connection                 │ fewer, an error, the connection broke
  *        └───────────────┬───────────────┘
  *                        ├─ a renewal: UNREACHABLE, the deadline stays
+ *                        ├─ a downgrade: INDETERMINATE, because the server has done it
  *                        └─ an acquire: UNDOING: it is released, then UNREACHABLE
  *
  * WAIT delays everything behind it, so it has a connection of its own. It counts the replicas that have this connection's
@@ -107,6 +108,10 @@ static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct
 
 static void refuse(struct driver *driver, mortise_op *op, const struct link_fault *fault)
 {
+    if (op_downgrades(op)) {
+        fail_unsure(driver, op, fault);
+        return;
+    }
     if (op->kind == MORTISE_OP_RENEW) {
         op_fail(driver, op, fault);
         return;

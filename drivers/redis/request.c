@@ -166,15 +166,17 @@ static void nothing_done(struct request *request)
         request->seat->placed = false;
 }
 
-static bool changes(mortise_op_kind kind)
+/* A downgrade, too: those who wait to share get in with it, so nobody must take an executed one for undone. */
+static bool changes(const mortise_op *op)
 {
-    return kind == MORTISE_OP_ACQUIRE || kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
+    return op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RELEASE ||
+           op->kind == MORTISE_OP_WRITE || op_downgrades(op);
 }
 
 /* The script ended half-way, because its slot is on its way to another node: it may have written. */
-static bool op_is_half_done(const struct request *request, const redisReply *reply)
+static bool is_half_done(const struct request *request, const redisReply *reply)
 {
-    return changes(request->kind) && link_error_of(reply->str, reply->len) == LINK_ERROR_SPLIT;
+    return changes(request->op) && link_error_of(reply->str, reply->len) == LINK_ERROR_SPLIT;
 }
 
 static void refused(struct request *request, const redisReply *reply)
@@ -192,7 +194,7 @@ static void refused(struct request *request, const redisReply *reply)
         driver->dispatch->send(driver, request_let_go(request));
         return;
     }
-    if (driver->in_cluster && !op_is_half_done(request, reply)) {
+    if (driver->in_cluster && !is_half_done(request, reply)) {
         mortise_op *op = request_let_go(request);
         if (driver->routes->redirected(driver, op, reply))
             return;
@@ -201,7 +203,7 @@ static void refused(struct request *request, const redisReply *reply)
         return;
     }
     link_fault_reply(&driver->link, reply, &fault);
-    if (op_is_half_done(request, reply))
+    if (is_half_done(request, reply))
         fault.status = MORTISE_INDETERMINATE;
     op_fail(driver, request->op, &fault);
     request->op = NULL;
@@ -237,7 +239,7 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
         uncertain_add_stray(driver, &request->grant); /* replicas.c knows only where it began */
     if (op != NULL && loss == LINK_NOT_SENT)
         nothing_done(request);
-    if (op != NULL && (changes(request->kind) || !op_wait_again(driver, op)))
+    if (op != NULL && (changes(op) || !op_wait_again(driver, op)))
         op_lose(driver, op, loss, fault);
     free_request(request);
 }
@@ -337,7 +339,7 @@ void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fau
 void op_fail_odd(struct driver *driver, mortise_op *op)
 {
     char text[320];
-    bool unsure = changes(op->kind) || op->kind == MORTISE_OP_RENEW;
+    bool unsure = changes(op) || op->kind == MORTISE_OP_RENEW;
     snprintf(text, sizeof(text), "%s: an answer that makes no sense",
              driver->settings.endpoint.text);
     op_fail_as(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_BACKEND, unsure, text);
@@ -361,7 +363,7 @@ void op_fail_memory(struct driver *driver, mortise_op *op)
 void op_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
              const struct link_fault *fault)
 {
-    bool unsure = changes(op->kind) && loss == LINK_LOST;
+    bool unsure = changes(op) && loss == LINK_LOST;
     fail(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE, fault->native, true,
          fault->text);
 }

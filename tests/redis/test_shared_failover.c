@@ -122,9 +122,58 @@ static void test_unconfirmed(void)
         unconfirmed(i);
 }
 
+/* The command, on each server. */
+static void everywhere(const char *command)
+{
+    for (int i = 0; i < HOUSE; i++)
+        freeReplyObject(house_ask(&house, i, command));
+}
+
+/* The right to WAIT is withdrawn: the primary has executed the downgrade all the same, so it is not refused. */
+static void downgrade_unconfirmed(int layout)
+{
+    struct pending reader = PENDING_INIT;
+    mortise_lease *lease = NULL;
+    char name[32], settings[200];
+    house_mend(&house, 0);
+    snprintf(doing, sizeof doing, "layout %d", layout);
+    snprintf(name, sizeof name, "downgrade-%d", layout);
+    snprintf(settings, sizeof settings,
+             "username = poor\npassword = word\nmin_replicas = 1\nreplica_timeout = 10s\n%s",
+             layouts[layout]);
+    everywhere("ACL SETUSER poor on >word ~* &* +@all");
+    mortise_client *client =
+        open_at(&house.server, house.list, "unreachable_timeout = 1s", settings);
+    mortise_client *other = open_house("", layout);
+    CHECK(wait_works(client) && wait_works(other));
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    pending_start(&reader, other, name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .mode = MORTISE_SHARED));
+    everywhere("ACL SETUSER poor -wait");
+    CHECK(not_reached(mortise_downgrade(lease, &detail)));
+    EXPECT(OK, pending_join(&reader));
+    CHECK(sharing(name) == 2);
+    EXPECT(OK, mortise_release(lease, &detail));
+    CHECK(sharing(name) == 1);
+    give(reader.lease);
+    close_client(client);
+    close_client(other);
+    CHECK(server_is_clean(&house.server));
+    everywhere("ACL DELUSER poor");
+}
+
+static void test_downgrade_unconfirmed(void)
+{
+    for (int i = 0; i < LAYOUTS; i++)
+        downgrade_unconfirmed(i);
+}
+
 static const CU_TestInfo tests[] = {
     {"another primary", test_failover},
     {"replicas do not acknowledge", test_unconfirmed},
+    {"a downgrade that may not be confirmed", test_downgrade_unconfirmed},
     CU_TEST_INFO_NULL,
 };
 

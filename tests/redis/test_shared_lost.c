@@ -181,6 +181,45 @@ static void downgrade_lost(const struct way *way)
     }
 }
 
+/* It is lost, and then no connection succeeds, because the password is another: that the server refuses the next one does not
+ * mean that it refused the downgrade. */
+static void downgrade_lost_refused(const struct way *way)
+{
+    struct scene scene;
+    struct test_proxy proxy;
+    struct pending reader;
+    mortise_lease *lease = NULL;
+    char settings[200];
+    scene_begin(&scene, way, "refused", NULL);
+    if (!start_proxy(&server, &proxy))
+        return;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER moody on >word ~* &* +@all"));
+    snprintf(settings, sizeof settings, "%susername = moody\npassword = word\n", way->settings);
+    mortise_client *cut = open_by(&server, &proxy, "unreachable_timeout = 500ms", settings);
+    CHECK(wait_works(cut));
+    EXPECT(OK, mortise_acquire(cut, scene.name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+    scene_wait(&scene, 1);
+    CHECK(ask_is(&server, "OK", "ACL SETUSER moody resetpass >another"));
+    CHECK(test_proxy_say(&proxy, "cut-after down 1"));
+    CHECK(not_reached(mortise_downgrade(lease, &detail)));
+    EXPECT(OK, pending_join(&reader));
+    CHECK(scene_holders(&scene) == 2);
+    CHECK(ask_is(&server, "OK", "ACL SETUSER moody resetpass >word"));
+    CHECK(wait_works(cut));
+    mortise_status status = mortise_release(lease, &detail);
+    CHECK(status == MORTISE_OK || status == MORTISE_INDETERMINATE);
+    struct asked one = {&server, scene.name, 1};
+    CHECK(test_poll(is_shared_by, &one, TEST_PATIENCE_MS));
+    give(reader.lease);
+    CHECK(mortise_close(cut, NULL) == MORTISE_OK);
+    scene_end(&scene);
+    test_proxy_end(&proxy);
+    CHECK(ask_number(&server, "ACL DELUSER moody") == 1);
+}
+
 /* ---- the server's memory and clock ------------------------------------------------------------------------------ */
 
 /* A full memory refuses a new holder, of the first as of a later one, and leaves nothing; what is held goes on. */
@@ -262,6 +301,7 @@ EACH(test_sides, side_deleted, true, true)
 EACH(test_foreign, foreign, true, true)
 EACH(test_replies, replies_lost, true, true)
 EACH(test_downgrades, downgrade_lost, true, true)
+EACH(test_refused, downgrade_lost_refused, true, true)
 EACH(test_memory, memory_full, true, true)
 EACH(test_clock, clock_jumps, true, true)
 
@@ -309,6 +349,7 @@ static const CU_TestInfo tests[] = {
     {"another program takes the key", test_foreign},
     {"lost replies", test_replies},
     {"a downgrade is lost", test_downgrades},
+    {"a downgrade is lost, and the password is another", test_refused},
     {"a full memory", test_memory},
     {"the clock jumps", test_clock},
     {"an end comes while a script runs", test_end_in_a_script},

@@ -32,9 +32,11 @@ local refused = share.add(grant, ends, note, 0)
 if refused then
     return refused
 end
-local _, given
+-- It is done: an error behind this would be taken for a refusal of the whole.
+local given = false
 if ARGV[5] == 'queue' then
-    _, given = share.admit(KEYS[2])
+    local done, _, admitted = pcall(share.admit, KEYS[2])
+    given = done and admitted
 else
     redis.pcall('set', (string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)), 'open', 'px', '500')
 end

@@ -40,9 +40,9 @@ local function shared(lock, queue, hash, now)
         end
         s.count = s.count - #grants
     end
-    -- Marker and holders end with the last of them.
-    local function settle()
-        local last = text(call('zrevrange', holders, '0', '0', 'withscores')[2])
+    -- Marker and holders end with the last of them: then, if that is known.
+    local function settle(last)
+        last = last or text(call('zrevrange', holders, '0', '0', 'withscores')[2])
         if hash then
             call('hset', lock, 'g:' .. s.phase, last)
         end
@@ -111,15 +111,16 @@ local function shared(lock, queue, hash, now)
         if begins then
             call('pexpireat', holders, text(ends))
             call('pexpireat', notes, text(ends))
-            s.touched = true
         end
         if begins and hash then
             call('del', lock)
+            s.touched = true
             call('hset', lock, 'o', s.phase, 't', '0', 's', now, 'n:' .. s.phase, string.match(note, '\n(.*)$'))
         elseif begins then
             call('set', lock, s.phase .. ' ' .. note, 'px', text(ends - now_ms))
+            s.touched = true
         end
-        settle()
+        settle(begins and text(ends))
     end
     -- note: "<token> <since>\n<note>". Begins a phase in place of what the lock is, or joins it. An error: nothing was done.
     function s.add(grant, ends, note, permits)

@@ -1,0 +1,68 @@
+/* test_shared_rights.c - shared locks for users of an ACL that lack rights, or lose them while they hold a lock. */
+#include "scene.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct server server;
+struct server *const scene_server = &server;
+
+static mortise_client *open_poor(const struct way *way)
+{
+    char settings[200];
+    snprintf(settings, sizeof settings, "%susername = poor\npassword = word\n", way->settings);
+    return open_at(&server, NULL, NULL, settings);
+}
+
+/* Rights are withdrawn from an exclusive holder. Its downgrade is done, whatever fails of what it does for those who wait; or it is
+ * refused, and the lease is as before. */
+static void downgrade_without(const struct way *way)
+{
+    static const char *const rights[] = {"-zrevrange", "-lpop", "-set"};
+    for (int i = 0; i < 3; i++) {
+        bool refused = i == 2 && strstr(way->settings, "hash") == NULL;
+        struct scene scene;
+        struct pending reader = PENDING_INIT;
+        mortise_lease *lease = NULL;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all"));
+        scene_begin(&scene, way, rights[i], NULL);
+        mortise_client *poor = open_poor(way);
+        EXPECT(OK, mortise_acquire(poor, scene.name,
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                                   &lease, &detail));
+        pending_start(&reader, scene.client[1], scene.name, SHARED(.wait_ms = -1, .ttl_ms = 900));
+        scene_wait(&scene, 1);
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor %s", rights[i]));
+        mortise_status status = mortise_downgrade(lease, &detail);
+        CHECK(status == (refused ? MORTISE_BACKEND : MORTISE_OK));
+        CHECK(holds(&server, scene.name) == 1 && (scene_holders(&scene) == 0) == refused);
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor +@all"));
+        if (refused)
+            give(lease);
+        scene_join(&reader);
+        if (!refused)
+            give(lease);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
+static void test_downgrade(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        downgrade_without(&scene_ways[i]);
+}
+
+static const CU_TestInfo tests[] = {
+    {"a downgrade, and rights are withdrawn", test_downgrade},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = server_start(&server, NULL);
+    if (code == 0)
+        code = run_tests("redis: shared locks and rights", tests, argc, argv);
+    return servers_end((struct server *const[]){&server}, 1, code);
+}
