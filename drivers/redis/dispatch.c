@@ -192,7 +192,8 @@ void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
 static void cancel_request(mortise_op *op)
 {
     struct request *request = data_of(op)->request;
-    op_complete(request->driver, op, MORTISE_INDETERMINATE);
+    op_complete(request->driver, op,
+                request_is_idle(request) ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
     request->op = NULL;
 }
 

@@ -118,7 +118,7 @@ struct request {
     enum wish wish;         /* for a place in the queue */
     bool goes_on;           /* a call has begun, of which no reply has come */
     bool takes_errors;      /* an error reply is an answer, too */
-    mortise_status verdict; /* of a release, if it is the primary that says so */
+    mortise_status verdict; /* of a release that found nothing, if it is the primary that says so; else MORTISE_OK */
     /* The last reply, which is no error. The op is still there; it must be completed, or sent on. */
     void (*answer)(struct request *request, redisReply *reply);
 };
@@ -291,6 +291,11 @@ void request_go_on(struct request *request,
                    void (*answer)(struct request *request, redisReply *reply));
 /* A request of the op that goes along with `request`, whose call was begun. NULL: out of memory, and the op is as it was. */
 struct request *request_along(struct request *request, mortise_op *op);
+/* It only asks whether it is the primary that said that nothing is there to be released. */
+static inline bool request_is_idle(const struct request *request)
+{
+    return request->verdict != MORTISE_OK;
+}
 /* The op has another request from now on, or none. */
 mortise_op *request_let_go(struct request *request);
 /* Begins a script call of the request: the keys and the other arguments follow. */

@@ -82,6 +82,7 @@ static struct request *make_request(struct driver *driver, mortise_op *op)
     request->ttl_ms = op->ttl_ms;
     request->seat = seat_of(op);
     request->wish = WISH_NONE;
+    request->verdict = MORTISE_OK;
     request->call.replied = replied;
     request->call.lost = lost;
     request->asking.replied = asked;
@@ -230,6 +231,8 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     struct request *request = (struct request *)call;
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
+    if (request_is_idle(request)) /* as if it had not been sent */
+        loss = LINK_NOT_SENT;
     if (request->along != NULL)
         lost(&request->along->call, loss, fault);
     if (request->kind == MORTISE_OP_ACQUIRE && loss == LINK_LOST)

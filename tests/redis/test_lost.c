@@ -168,6 +168,27 @@ static void cut_late_releases(void *argument)
     end(way);
 }
 
+/* Somebody deleted the lock. The server has said that it is not there, and the connection is cut before it says that it is the
+ * primary: this release has changed nothing, so the lease was not held until the end. */
+static void cut_roles(void *argument)
+{
+    struct way *way = argument;
+    if (!has_scripts(way->variant) || !begin(way, "role", "handover_max = 0"))
+        return;
+    for (int byte = 4; byte < 24 && !failures; byte += 6) { /* ":0\r\n" comes first */
+        at_byte(way, "role", byte);
+        reopen(way);
+        give(take_in(way));
+        mortise_lease *lease = take_in(way);
+        CHECK(ask_number(&server, "DEL mortise:%s", way->name) == 1);
+        int64_t connections = arm(way, byte);
+        mortise_status status = mortise_release(lease, &detail);
+        CHECK(status == MORTISE_LOST || not_reached(status));
+        CHECK(was_cut(way, connections));
+    }
+    end(way);
+}
+
 /* ---- renew ----------------------------------------------------------------------------------------------------- */
 
 struct cut {
@@ -309,6 +330,11 @@ static void test_late_release_replies(void)
     in_every_variant(cut_late_releases, "down", NULL);
 }
 
+static void test_roles(void)
+{
+    in_every_variant(cut_roles, "down", NULL);
+}
+
 static void test_renewals(void)
 {
     in_every_variant(cut_renewals, "up", "down");
@@ -326,6 +352,7 @@ static const CU_TestInfo tests[] = {
     {"release, cut at each byte of the reply", test_release_replies},
     {"release_nowait, cut at each byte of the request", test_late_release_requests},
     {"release_nowait, cut at each byte of the reply", test_late_release_replies},
+    {"release of a lock that is gone, cut behind the answer", test_roles},
     {"renew, cut at each byte of the request and of the reply", test_renewals},
     {"no lease outlives its claim on a slow network", test_slow},
     CU_TEST_INFO_NULL,
