@@ -195,9 +195,15 @@ class Cases:
         self.assertEqual(first.word("downgrade"), "OK")
         token = second.answer().split()
         self.assertEqual(token[0], "OK")
+        writer = self.taker()
+        writer.begin("acquire", self.name, 20000, 20000)
+        until(lambda: self.redis.llen("{%s}:mortise:queue" % self.key) == 1, "the place of a writer")
+        self.assertEqual(self.taker().word("acquire", self.name, 0, 20000, "shared"), "BUSY")
         self.command("break", self.name, "--token", token[1])
         self.assertEqual(second.word("release"), "LOST")
         self.assertEqual(first.word("release"), "OK")
+        self.assertEqual(writer.answer().split()[0], "OK")
+        self.assertEqual(writer.word("release"), "OK")
 
     def test_shared_locks(self):
         if not self.queued:

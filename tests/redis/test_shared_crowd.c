@@ -129,6 +129,30 @@ static void test_killed(void)
     }
 }
 
+/* A writer that waits is killed: it keeps no new reader out, as long as others share and after that. */
+static void test_writer_killed(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct test_process taker;
+        scene_begin(&scene, &scene_ways[i], "writer killed", NULL);
+        snprintf(scene.name, sizeof scene.name, "writer-killed-%zu", i); /* one word */
+        mortise_lease *lease =
+            scene_acquire(&scene, 0, SHARED(.wait_ms = 0, .ttl_ms = LONG_MS)); /* no inbox */
+        if (start_taker(&server, &taker, scene.way->settings)) {
+            CHECK(test_say(&taker, "acquire %s -1 %d", scene.name, LONG_MS));
+            CHECK(wait_queue(&server, scene.name, 1));
+            EXPECT(BUSY, scene_try(&scene, 1, 0));
+            test_kill(&taker);
+            CHECK(wait_inboxes(&server, 0));
+            give(scene_share(&scene, 1, 0));
+        }
+        give(lease);
+        EXPECT(OK, scene_try(&scene, 1, 0));
+        scene_end(&scene);
+    }
+}
+
 /* ---- some of them in the queue, and some not ---------------------------------------------------------------- */
 
 /* The clients of the scene have no queue, `queued` has one. */
@@ -175,6 +199,7 @@ static void queued_writer(const struct way *way, const struct way *other)
         EXPECT(BUSY, scene_try(&scene, 0, 0));
         test_kill(&taker);
         CHECK(wait_inboxes(&server, 0));
+        EXPECT(OK, scene_try(&scene, 0, 0));
     }
     give(reader.lease);
     EXPECT(OK, scene_try(&scene, 0, 0));
@@ -212,6 +237,7 @@ static const CU_TestInfo tests[] = {
     {"readers and writers", test_modes},
     {"permits and writers", test_permits},
     {"holders are killed", test_killed},
+    {"a writer that waits is killed", test_writer_killed},
     {"some of them in the queue", test_mixed},
     CU_TEST_INFO_NULL,
 };

@@ -103,6 +103,10 @@ local function sit(queue, now, grant, wish, note, remaining)
     least = tonumber(least)
     return refused or -(remaining >= 0 and remaining < least and remaining + 1 or least)
 end
+-- Its client is gone: nobody listens to its inbox. One that may not be asked for is not.
+local function is_deaf(place)
+    return redis.pcall('pubsub', 'numsub', sub(place, 127, 172))[2] == 0
+end
 -- False: its client is gone. In a cluster (the inbox is "…:n…") clients at other nodes hear what is published here, too. They
 -- must not hear of a grant that is taken back, so it is published only if its client listens here.
 local function tell(place, token)

@@ -161,8 +161,8 @@ local function shared(lock, queue, hash, now)
         return left
     end
     -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
-    -- another is told to ask again (token 0), and is refused then: it must not hold up the others. True: it was `self`'s turn,
-    -- whose place is taken out.
+    -- another is told to ask again (token 0), and is refused then: it must not hold up the others. Nor must an exclusive one whose
+    -- client is gone. True: it was `self`'s turn, whose place is taken out.
     function s.admit(tokens, self)
         local place, given = next_place('lindex', queue, '0'), nil
         while place do
@@ -171,7 +171,10 @@ local function shared(lock, queue, hash, now)
             local alive = grant == self or is_fresh(place, now)
             local misfit = s.count and is_share(place) and permits ~= s.permits
             if alive and not misfit and not (is_share(place) and s.has_room(permits)) then
-                break
+                if grant == self or is_share(place) or not is_deaf(place) then
+                    break
+                end
+                alive = false
             end
             call('lpop', queue)
             if grant == self then
