@@ -54,8 +54,43 @@ static void test_downgrade(void)
         downgrade_without(&scene_ways[i]);
 }
 
+static bool count(const mortise_info *info, void *argument)
+{
+    int *number = argument;
+    *number += info->held && info->mode == MORTISE_SHARED && info->holders == 1;
+    return true;
+}
+
+/* Who has no queue needs no right to it. */
+static void test_no_queue(void)
+{
+    for (size_t i = 1; i < WAYS; i += 2) {
+        struct scene scene;
+        mortise_lease *lease = NULL;
+        mortise_info info = {.size = sizeof info};
+        int listed = 0, holders = 0;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -@list"));
+        scene_begin(&scene, &scene_ways[i], "no right to the queue", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        EXPECT(OK, mortise_acquire(poor, scene.name,
+                                   SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS), &lease,
+                                   &detail));
+        EXPECT(OK, mortise_inspect(poor, scene.name, &info, &detail));
+        CHECK(count(&info, &holders) && holders == 1 && info.waiters == -1);
+        EXPECT(OK, mortise_list(poor, scene.name, count, &listed, &detail));
+        EXPECT(OK, mortise_holders(poor, scene.name, count, &holders, &detail));
+        CHECK(listed == 1 && holders == 2);
+        EXPECT(OK, mortise_break(poor, scene.name, mortise_token(lease), &detail));
+        EXPECT(LOST, mortise_release(lease, &detail));
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
+    {"no queue, and no right to it", test_no_queue},
     CU_TEST_INFO_NULL,
 };
 
