@@ -204,7 +204,8 @@ static const char doubles[] =
     "CREATE DOMAIN mock.current_setting AS text CHECK (mock.is_odd(VALUE)); "
     "CREATE DOMAIN mock.to_regclass AS text CHECK (mock.is_odd(VALUE)); "
     "CREATE TABLE mock.pg_stat_activity(); CREATE TABLE mock.pg_namespace(); "
-    "CREATE TABLE mock.pg_class(); CREATE DOMAIN mock.text AS int; CREATE DOMAIN mock.bytea AS int";
+    "CREATE TABLE mock.pg_class(); CREATE UNLOGGED TABLE mock.unlogged(); CREATE DOMAIN mock.text "
+    "AS int; CREATE DOMAIN mock.bytea AS int";
 
 static void test_doubles(void)
 {
