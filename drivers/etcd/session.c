@@ -386,9 +386,6 @@ static void turn(struct driver *driver, struct session *session, int64_t now_ns)
     rest(driver, session, now_ns);
     if (!is_connected(driver) || session->retry_ns > now_ns)
         return;
-    if (session->state == SESSION_LIVE && session->term > driver->link.term &&
-        session->deadline_ns <= now_ns)
-        leave(driver, session); /* it may be a term of another history, which will not come */
     if (session->state == SESSION_WANTED)
         grant(driver, session);
     else if (session->join == JOIN_NEEDED &&

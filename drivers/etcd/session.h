@@ -18,7 +18,6 @@
  *   the connection is lost          -           WANTED c   - e        OVER       - e
  *   an answer is of a later term    -           -          LEFT       OVER       -
  *   connected, another history g    -           -          LEFT       -          -
- *   in an earlier term, not proven  -           -          LEFT h     -          -
  *   "lease not found"               -           -          OVER       OVER       OVER
  *   no claim for a ttl              OVER        -          RESTING    -          OVER (at once)
  *   a claim comes                   -           -          -          LIVE f     -
@@ -26,7 +25,6 @@
  *   a: only if a claim waits for it. b: see THE TERM. c: with another id; the lease that may be there ends by itself, as nothing
  *   is attached to it. d: with a pause; the claims that wait fail. e: see THE JOIN. f: if it is proven for half its ttl;
  *   else OVER, and the claim gets another session. g: another cluster, or one that has less data than before (link.h, HISTORIES).
- *   h: if the servers were restored, their terms begin again; nobody sees that who knew no more than the snapshot had.
  *
  * THE JOIN. The session's key is put before the first acquire, and each acquire compares its mod revision. A session is
  * joined, or the put is on its way, or a put is needed:
@@ -63,7 +61,9 @@
  *     raft log, so it is final.
  *   - Somebody deletes the key alone: joined again; acquires that were on their way fail, and begin anew.
  *   - The term changes twice while claims move: each move names the lease that the key has; session_of_lease() finds it.
- *   - The servers lose their data: "lease not found". */
+ *   - The servers lose their data: "lease not found".
+ *   - They are restored, and nobody sees it who knew no more than the snapshot has: the terms begin again, and that of the session may
+ *     not come. So nothing is proven and nothing kept alive, and the lease ends: "lease not found". */
 #ifndef MORTISE_ETCD_SESSION_H
 #define MORTISE_ETCD_SESSION_H
 
