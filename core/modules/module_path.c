@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* as the kernel has it */
@@ -161,22 +162,30 @@ static bool is_above_library(const char *folder)
            (own.path[length] == '/' || strcmp(real, "/") == 0);
 }
 
+/* Then the bits of the group say what those in the list may do at most. A list that cannot be read counts as one. */
+static bool has_acl(const char *folder)
+{
+    return getxattr(folder, "system.posix_acl_access", NULL, 0) >= 0 ||
+           (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
 /* A folder above a module's, or a symbolic link on the way to it. In one with the sticky bit others can rename only what
  * is theirs. */
-static bool stays_there(const struct stat *st)
+static bool stays_there(const char *part, const struct stat *st)
 {
     bool owned = owner_is_good(st) || is_unmapped(st->st_uid);
 
     if (!owned || S_ISLNK(st->st_mode) || (st->st_mode & S_ISVTX) != 0 || writers_are_good(st))
         return owned;
-    return (st->st_mode & S_IWOTH) == 0 && is_private_group(st->st_gid, st->st_uid);
+    return (st->st_mode & S_IWOTH) == 0 && is_private_group(st->st_gid, st->st_uid) &&
+           !has_acl(part);
 }
 
 /* `part`, a symbolic link or a folder above, is where `path` leads through. */
 static mortise_status check_part(const char *path, const char *part, const struct stat *st,
                                  mortise_error *error)
 {
-    if (stays_there(st) || (S_ISDIR(st->st_mode) && is_above_library(part)))
+    if (stays_there(part, st) || (S_ISDIR(st->st_mode) && is_above_library(part)))
         return MORTISE_OK;
     return failed(
         error, MORTISE_CONFIG,

@@ -1,5 +1,6 @@
 /* test_modules.c - finds modules and refuses bad ones: the handshake field by field, with fixtures that are wrong in
  * one way each; the module path (R11); reading a module's table without opening it. */
+#include "acl.h"
 #include "loader_test.h"
 
 /* ---- The handshake --------------------------------------------------------------------------- */
@@ -275,6 +276,13 @@ static void test_folders_above(void)
     CU_ASSERT_EQUAL(chown(outer, 0, 0), 0);
     CU_ASSERT_EQUAL(chmod(outer, 0775), 0); /* root's own group has nobody else in it */
     opens(inner);
+    if (acl_let_in(outer, 4711)) {
+        refused_above(inner, inner, outer, 0, 0770);
+        CU_ASSERT_EQUAL(chmod(outer, 0750), 0); /* the list is there, and permits less */
+        opens(inner);
+        CU_ASSERT_EQUAL(removexattr(outer, "system.posix_acl_access"), 0);
+        CU_ASSERT_EQUAL(chmod(outer, 0775), 0);
+    }
     CU_ASSERT_EQUAL(chown(outer, 0, 4711), 0);
     refused_above(inner, inner, outer, 0, 0775);
     CU_ASSERT_EQUAL(chown(outer, 0, 0), 0);

@@ -1,9 +1,7 @@
 /* test_sqlite_trust.c - which users the SQLite module trusts: the owners and permissions of the directories above the
  * database, of the files that SQLite keeps beside it, and of the directory of sockets. */
+#include "acl.h"
 #include "sqlite_trust.h"
-
-#include <endian.h>
-#include <sys/xattr.h>
 
 #define STRANGER 65533
 
@@ -31,32 +29,6 @@ static void test_private_group(void)
     assert_accepted("yes");
 }
 
-/* As `setfacl -m u:65533:rwx` does for a folder of the mode 0770. False: this file system has no ACLs. */
-static bool let_in(const char *place)
-{
-    struct entry {
-        uint16_t tag, permissions;
-        uint32_t id;
-    };
-    static const struct entry list[] = {
-        {1, 7, UINT32_MAX},                      /* the owner */
-        {2, 7, STRANGER},    {4, 7, UINT32_MAX}, /* the group */
-        {16, 7, UINT32_MAX},                     /* the mask */
-        {32, 0, UINT32_MAX},                     /* others */
-    };
-    struct {
-        uint32_t version;
-        struct entry list[sizeof(list) / sizeof(list[0])];
-    } acl = {.version = htole32(2)};
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-        acl.list[i] = (struct entry){.tag = htole16(list[i].tag),
-                                     .permissions = htole16(list[i].permissions),
-                                     .id = htole32(list[i].id)};
-    int rc = setxattr(place, "system.posix_acl_access", &acl, sizeof(acl), 0);
-    CU_ASSERT_TRUE(rc == 0 || errno == EOPNOTSUPP);
-    return rc == 0;
-}
-
 /* The mode of a folder with an ACL does not tell who may write it. */
 static void test_acl(void)
 {
@@ -69,7 +41,7 @@ static void test_acl(void)
     CU_ASSERT_EQUAL(chown(place, 0, 0), 0); /* root:root, a private group */
     CU_ASSERT_EQUAL(chmod(place, 0770), 0);
     assert_accepted("no");
-    if (!let_in(place)) {
+    if (!acl_let_in(place, STRANGER)) {
         fputs(" (skipped: the file system of TMPDIR has no ACLs) ", stderr);
         return;
     }
