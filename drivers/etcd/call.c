@@ -232,8 +232,8 @@ static bool is_refusal(int status)
 /* See HISTORIES. */
 static bool goes_back(const struct call *call)
 {
-    bool is_of_majority = call->method == METHOD_TXN || call->method == METHOD_DELETE ||
-                          call->method == METHOD_GRANT;
+    bool is_of_majority =
+        call->method == METHOD_TXN || call->method == METHOD_DELETE || call->method == METHOD_GRANT;
     return is_of_majority && call->history == call->link->history &&
            call->answer.header.revision < call->known_revision;
 }

@@ -157,8 +157,8 @@ struct claim {
     unsigned pending;     /* calls on their way */
     bool has_looked;      /* a shared try: nobody was there */
     bool made;            /* the servers may have its key, and no acquire is on its way */
-    bool maybe;           /* an acquire was lost, and no answer has said since whether there is a key */
-    bool covers;          /* its last acquire deletes the key of another claim, too */
+    bool maybe;  /* an acquire was lost, and no answer has said since whether there is a key */
+    bool covers; /* its last acquire deletes the key of another claim, too */
     const struct claim
         *covered_by; /* DELETING: whose acquire, on its way, deletes its key, too; or NULL */
 

@@ -143,8 +143,8 @@ void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, st
         return;
     if (noted > driver->base && created <= (uint64_t)(INT64_MAX - noted))
         driver->base = noted;
-    if (before.size == 0 || driver->must_jump || driver->base > base || created > (uint64_t)(INT64_MAX - base) ||
-        created + (uint64_t)base < claim->token_floor) {
+    if (before.size == 0 || driver->must_jump || driver->base > base ||
+        created > (uint64_t)(INT64_MAX - base) || created + (uint64_t)base < claim->token_floor) {
         claim_look(driver, claim);
         return;
     }
@@ -165,7 +165,8 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     claim->step++;
     bool jumps = kind == BASE_OTHER_CLUSTER || driver->must_jump;
     bool is_good = kind == BASE_GOOD && base >= driver->base && !jumps;
-    if (base < driver->base) /* somebody has deleted it, and perhaps made it anew; or it was restored */
+    if (base <
+        driver->base) /* somebody has deleted it, and perhaps made it anew; or it was restored */
         base = driver->base;
     if (jumps && base <= INT64_MAX - BASE_JUMP)
         base += BASE_JUMP;

@@ -260,8 +260,8 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
 static void go_on(struct driver *driver, struct claim *claim)
 {
     claim_move(driver, claim);
-    if (claim->state == CLAIM_HELD && (claim->lease == 0 || claim->look_ns == MORTISE_NEVER ||
-                                       claim->look_ns <= now_of(driver)))
+    if (claim->state == CLAIM_HELD &&
+        (claim->lease == 0 || claim->look_ns == MORTISE_NEVER || claim->look_ns <= now_of(driver)))
         watch_own(driver, claim); /* again, or because it was due meanwhile */
     else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
         claim_go(driver, claim);

@@ -106,10 +106,10 @@ struct call {
     int64_t timeout_ns;
     int64_t known_revision; /* the link's, when it was sent; */
     unsigned history;       /* and in which history */
-    unsigned token_number; /* with which token it was sent; */
-    unsigned token_tries;  /* and how many were refused for it */
-    bool parked;           /* waits for a new token */
-    struct writer message; /* of the answer */
+    unsigned token_number;  /* with which token it was sent; */
+    unsigned token_tries;   /* and how many were refused for it */
+    bool parked;            /* waits for a new token */
+    struct writer message;  /* of the answer */
     /* the answer: */
     enum call_end end;
     int code; /* enum grpc_status */

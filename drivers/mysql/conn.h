@@ -35,7 +35,8 @@ struct conn_target {
     unsigned port;
     const char *user, *password, *database;
     bool tls;
-    const char *tls_ca, *tls_cert, *tls_key; /* NULL: not given; tls_ca: see conn_finds_certificates() */
+    const char *tls_ca, *tls_cert,
+        *tls_key; /* NULL: not given; tls_ca: see conn_finds_certificates() */
 };
 
 struct conn {

@@ -22,9 +22,9 @@ enum text {
     TEXT_ENLIST, /* name, inbox, grant, owner (or null), what it waits for -> expires_at, clock, version; the inbox is the
                  * last waiter if the name is held, not by those two, or kept, and the inbox is not in the list */
     TEXT_BAR, /* name, the owner of shared holders, inbox (or null) -> as TEXT_ENLIST; bars them, and the inbox is a waiter */
-    TEXT_NOTIFY,       /* channel, payload */
-    TEXT_LIST,         /* from, before (or null) -> name, then as TEXT_READ */
-    TEXT_PING,         /* our clock in s, whether the schema was found -> server version, layout, findings */
+    TEXT_NOTIFY, /* channel, payload */
+    TEXT_LIST,   /* from, before (or null) -> name, then as TEXT_READ */
+    TEXT_PING, /* our clock in s, whether the schema was found -> server version, layout, findings */
     TEXT_RECORD_READ,  /* name -> version, value */
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */

@@ -112,13 +112,14 @@ struct request {
     mortise_grant_id grant;
     mortise_op_kind kind;
     int64_t ttl_ms;
-    struct seat *seat;      /* of the op, while that is SENT; or NULL */
-    enum script script;     /* SCRIPT_COUNT: none */
-    bool by_text;           /* the script's */
-    enum wish wish;         /* for a place in the queue */
-    bool goes_on;           /* a call has begun, of which no reply has come */
-    bool takes_errors;      /* an error reply is an answer, too */
-    mortise_status verdict; /* of a release that found nothing, if it is the primary that says so; else MORTISE_OK */
+    struct seat *seat;  /* of the op, while that is SENT; or NULL */
+    enum script script; /* SCRIPT_COUNT: none */
+    bool by_text;       /* the script's */
+    enum wish wish;     /* for a place in the queue */
+    bool goes_on;       /* a call has begun, of which no reply has come */
+    bool takes_errors;  /* an error reply is an answer, too */
+    mortise_status
+        verdict; /* of a release that found nothing, if it is the primary that says so; else MORTISE_OK */
     /* The last reply, which is no error. The op is still there; it must be completed, or sent on. */
     void (*answer)(struct request *request, redisReply *reply);
 };

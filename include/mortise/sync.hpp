@@ -229,7 +229,7 @@ private:
         held_.emplace_back(std::this_thread::get_id(), std::move(got));
         return true;
     }
-    /* Where each thread gives back its own, LOST is told to the thread whose permit it was. */
+    /* A thread gets its own permits back first, so LOST is told to the thread that lost a permit. */
     std::vector<lease> take(std::ptrdiff_t count)
     {
         std::vector<lease> spent;

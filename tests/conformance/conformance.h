@@ -90,6 +90,8 @@ mortise_status try_shared(mortise_client *client, const char *name, uint32_t per
 bool lacks(mortise_capability capability);
 /* Releases it, and asserts OK. */
 void give(mortise_lease *lease);
+/* All of them are HELD at this instant. */
+bool all_held(mortise_lease **leases, size_t count);
 /* Asserts the status of a call on a lease whose client was closed. */
 void expect_spent(mortise_status status);
 mortise_info look(mortise_client *client, const char *name);

@@ -367,3 +367,11 @@ void taker_end(struct test_process *taker)
     CU_ASSERT_EQUAL(test_reap(taker, TEST_PATIENCE_MS), 0);
     test_kill(taker);
 }
+
+bool all_held(mortise_lease **leases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (mortise_state(leases[i]) != MORTISE_STATE_HELD)
+            return false;
+    return true;
+}

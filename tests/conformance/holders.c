@@ -323,14 +323,6 @@ static void test_permits(void)
         close_client(gate.clients[i]);
 }
 
-static bool all_held(mortise_lease **leases, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (mortise_state(leases[i]) != MORTISE_STATE_HELD)
-            return false;
-    return true;
-}
-
 /* All permits at once come back, and all that wait get one; one more does not. */
 static bool permits_wake(mortise_client **clients)
 {
@@ -341,7 +333,7 @@ static bool permits_wake(mortise_client **clients)
     for (int i = 0; i < 3; i++)
         leases[i] = take_shared(subject.looker, name, ttl_ms, 3);
     mortise_status fourth = try_shared(clients[0], name, 3);
-    SAFE(fourth == MORTISE_BUSY || !all_held(leases, 3)); /* the ttl may be short, and the machine busy */
+    SAFE(fourth == MORTISE_BUSY || !all_held(leases, 3)); /* lost: a short ttl, a busy machine */
     CU_ASSERT_EQUAL(fourth, MORTISE_BUSY);
     for (int i = 0; i < 3; i++) {
         blocked_start(&waiting[i], clients[i], name,

@@ -26,7 +26,8 @@ struct rule {
     int times; /* how often; then the calls pass again */
     int status;
     const char *text;
-    const struct rule *then; /* what happens when it was applied so often; middle_hits() counts from there; NULL: nothing */
+    const struct rule *
+        then; /* what happens when it was applied so often; middle_hits() counts from there; NULL: nothing */
 };
 
 /* Between a free port of 127.0.0.1 and that one. Returns the free one; 0: it failed. One at a time. */

@@ -327,7 +327,7 @@ async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | N
 
 
 def tell_all(outcomes: Sequence[Outcome], status: int) -> None:
-    """Those that are there already are told again, which changes nothing."""
+    """Gives the status to all outcomes that have none yet."""
     for outcome in outcomes:
         outcome.tell(status)
 
