@@ -3,6 +3,8 @@
 import os
 import selectors
 import subprocess
+import sys
+import tempfile
 import time
 
 START_S, PATIENCE_S = 120, 30  # bound failure only
@@ -19,10 +21,12 @@ class Adapter:
     def __init__(self, command, where, cpus=None, environment=None):
         """Starts it on these processors; it is there when ready() has returned."""
         self.name = os.path.basename(str(command[-1]))
+        self.told = tempfile.TemporaryFile()  # what it writes to stderr  # pylint: disable=consider-using-with
         self.process = subprocess.Popen(
             [*map(str, command), where],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self.told,
             env={**os.environ, **(environment or {})},
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
             start_new_session=True,  # ^C is for us: we end them
@@ -58,10 +62,17 @@ class Adapter:
                     raise Failed(f"{self.name}: no answer in {patience_s:g} s")
                 some = os.read(self.process.stdout.fileno(), 65536)
                 if not some:
-                    raise Failed(f"{self.name}: it has ended with {self.process.wait()}")
+                    raise Failed(f"{self.name}: it has ended with {self.process.wait()}{self.last_words()}")
                 self.buffer += some
         line, self.buffer = self.buffer.split(b"\n", 1)
         return line.decode(errors="replace").strip()
+
+    def last_words(self):
+        """The last line that it wrote to stderr."""
+        self.told.seek(0)
+        lines = self.told.read().decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f": {last[:300]}" if last else ""
 
     def done(self, within_s=0):
         """The numbers of a "done" line, of what may take so long; None if it cannot."""
@@ -99,6 +110,10 @@ class Adapter:
     def reap(self):
         self.process.wait()
         running.discard(self)
+        if not self.told.closed:
+            self.told.seek(0)
+            sys.stderr.write(self.told.read().decode(errors="replace"))
+            self.told.close()
         self.process.stdout.close()
         try:
             self.process.stdin.close()

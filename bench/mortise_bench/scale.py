@@ -14,9 +14,10 @@ from .servers import children, cpu_s, memory_bytes, own_memory_bytes
 from .figures import rounded
 
 TTL_MS = 5000  # as url_of() allows on redlock
+PERIOD_S = TTL_MS / 3000  # between two renewals of a lock
 GRANTS = 5  # how often the time to the next grant is measured
 AGAIN = 10  # about how many times as long the next size takes
-SPELL_S = {"zookeeper": 4.2, "etcd": 6}  # of whole beats
+SPELL_S = {"zookeeper": 4.2, "etcd": 6}  # of whole beats; elsewhere of whole periods
 BEGIN_S = 0.05  # until a waiter is in the queue
 
 
@@ -24,7 +25,7 @@ class Scale(Cost):
     """One size of a curve."""
 
     words = verb = ""
-    leaves = False  # what was set up stays in the server when the process has ended
+    settle_s = 0
 
     def __init__(self, subject, context, count, before):
         super().__init__("scale", f"{self.words}: {count:,}", subject, context, count)
@@ -42,7 +43,10 @@ class Scale(Cost):
         self.set_up(load, prober[0])
         self.set_up_s, spent_s = time.monotonic() - began, cpu_s(load.pid) - spent_s
         memory, server = memory_bytes(load.pid) - before[0], self.server_bytes() - before[1]
-        found = self.watch(max(seconds, SPELL_S.get(self.context.backend, 0) if seconds > 1 else 0), load)
+        if seconds > 1:
+            seconds = SPELL_S.get(self.context.backend, 3 * PERIOD_S)
+            time.sleep(self.settle_s)
+        found = self.watch(seconds, load)
         found["to_grant"] = self.to_grant(prober, load)
         self.close()
         for name, grown in (("memory", memory), ("server_memory", server)):
@@ -105,8 +109,10 @@ class Scale(Cost):
         return {**found, "curve": self.verb, "count": self.count}
 
 
+# The first renewal gives a node of redlock the locks that it missed, and renewals fall into step with the second one.
 class Held(Scale):
     words, verb = "held in one client", "hold"
+    settle_s = 2 * PERIOD_S
 
 
 class Waiting(Scale):
@@ -123,6 +129,7 @@ class Waiting(Scale):
 
 class Clients(Scale):
     words, verb = "clients with a lock", "clients"
+    settle_s = 2 * PERIOD_S
 
 
 class Names(Scale):

@@ -40,8 +40,8 @@ KINDS = {
     "sqlite": (None, ()),
     "redis": ("redis", ()),
     "redlock": ("redis", ("nodes=5",)),
-    "postgres": ("postgres", ("conf=max_connections=300",)),
-    "mysql": ("mysql", ("conf=max_connections=300",)),
+    "postgres": ("postgres", ("conf=max_connections=1200",)),
+    "mysql": ("mysql", ("conf=max_connections=1200",)),
     "zookeeper": ("zookeeper", ("tick=1000", "heap=128m", "conf=maxSessionTimeout=60000")),
     "etcd": ("etcd", ()),
 }
