@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _exiting = False
 _finalized_pid = 0
+_LAST = -1000  # among the finalizers of multiprocessing. Those below 0 run when the children of the process have been joined
 
 
 def opened(client: Client) -> None:
@@ -26,7 +27,7 @@ def opened(client: Client) -> None:
     open_clients.add(client)
     util = sys.modules.get("multiprocessing.util")
     if util is not None and sys.modules["multiprocessing.process"].parent_process() is not None and _finalized_pid != os.getpid():
-        util.Finalize(None, _close_all, exitpriority=0)
+        util.Finalize(None, _at_end_of_child, exitpriority=_LAST)
         _finalized_pid = os.getpid()
 
 
@@ -35,6 +36,28 @@ def stay_if_exiting() -> None:
     only be printed."""
     while _exiting and threading.current_thread().daemon:
         time.sleep(60)
+
+
+def _at_end_of_child() -> None:
+    """multiprocessing runs the finalizers while threads may still work under a lock, and waits for the threads afterwards.
+
+    So this waits as multiprocessing does; its own call then returns at once. To join the threads would not do: idle threads
+    of a ThreadPoolExecutor end when they are told to, which is a part of it. In a Python without the function, what is held
+    lasts until its ttl is over."""
+    wait_for_threads = getattr(threading, "_shutdown", None)
+    if wait_for_threads is not None:
+        wait_for_threads()
+        _close_all()
+
+
+def _at_exit() -> None:
+    """The threads have ended. Children may work under a lock of this process: if multiprocessing was imported first, it joins
+    them after this."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and not util.is_exiting():
+        util.Finalize(None, _close_all, exitpriority=_LAST)
+    else:
+        _close_all()
 
 
 def _close_all() -> None:
@@ -51,4 +74,4 @@ def _close_all() -> None:
         lib.mpy_log_off()
 
 
-atexit.register(_close_all)
+atexit.register(_at_exit)

@@ -1,8 +1,11 @@
 """Processes: Ctrl-C, the end of the interpreter, fork, multiprocessing, pre-fork servers."""
+import concurrent.futures
 import multiprocessing
+import multiprocessing.util
 import os
 import pickle
 import signal
+import threading
 import warnings
 
 import pytest
@@ -214,8 +217,6 @@ def test_fork_in_a_loop(client, where):
 
 
 def test_fork_while_a_thread_waits(client, other, where):
-    import threading
-
     with other.lock("a"):
         thread = threading.Thread(target=lambda: client.acquire("a").release())
         thread.start()
@@ -268,6 +269,87 @@ def test_multiprocessing_exit_while_holding(client, where, method):
     child.start()
     child.join(PATIENCE_S)
     assert child.exitcode == 0
+    client.acquire("a", timeout=0).release()
+
+
+def work_in_a_thread(where, _, parent):
+    """The work of a child that returns while its thread works under a lock."""
+    client, held = mortise.open(where), threading.Event()
+
+    def work():
+        with client.lock("a") as lease:
+            held.set()
+            threading.main_thread().join()  # it returns when the interpreter waits for the threads
+            parent.send("waiting")
+            parent.recv()
+            lease.check()
+            parent.send("done")
+
+    threading.Thread(target=work).start()
+    held.wait()
+
+
+def work_in_a_child(where, method, parent):
+    """The same with a child of the child. The first finalizer of a priority is the last one to run."""
+    multiprocessing.util.Finalize(None, parent.send, ("waiting",), exitpriority=0)
+    multiprocessing.get_context(method).Process(target=end_when_told, args=(parent,)).start()
+    keep(where)
+
+
+def end_when_told(parent):
+    parent.recv()
+    parent.send("done")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("target", [work_in_a_thread, work_in_a_child])
+def test_multiprocessing_work_after_the_target(client, where, method, target):
+    """What is held is released when nothing can work under it any more, and then at once."""
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe()
+    child = context.Process(target=target, args=(where, method, there))
+    child.start()
+    there.close()
+    assert here.poll(PATIENCE_S) and here.recv() == "waiting"
+    taken = client.try_lock("a")
+    here.send("end")
+    assert here.poll(PATIENCE_S) and here.recv() == "done"
+    child.join(PATIENCE_S)
+    assert child.exitcode == 0 and taken is None
+    client.acquire("a", timeout=0).release()
+
+
+def keep_in_a_pool(where):
+    """The work of a child that ends while it holds, and while a thread of a pool is idle."""
+    client, pool = mortise.open(where), concurrent.futures.ThreadPoolExecutor()
+    kept.append((client, pool, pool.submit(client.acquire, "a").result()))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing_exit_with_an_idle_thread(client, where, method):
+    child = multiprocessing.get_context(method).Process(target=keep_in_a_pool, args=(where,))
+    child.start()
+    child.join(PATIENCE_S)
+    assert child.exitcode == 0
+    client.acquire("a", timeout=0).release()
+
+
+@pytest.mark.parametrize("imports", ["mortise, multiprocessing.util", "multiprocessing.util, mortise"])
+def test_exit_while_a_child_works(client, script, where, imports):
+    """The program releases what it holds when its children have ended."""
+    process = script(f"""
+        import os, sys, {imports}
+        stdin = os.dup(0)  # multiprocessing closes that of the child
+        child = multiprocessing.get_context("fork").Process(target=os.read, args=(stdin, 1))
+        child.start()
+        client = mortise.open(sys.argv[1])
+        lease = client.acquire("a")
+        multiprocessing.util.Finalize(None, print, ("waiting",), {{"flush": True}}, exitpriority=0)
+        """, where)
+    assert process.hear() == "waiting"
+    taken = client.try_lock("a")
+    process.child.stdin.write("\n")
+    assert process.end() == (0, "", "") and taken is None
     client.acquire("a", timeout=0).release()
 
 
