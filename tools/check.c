@@ -28,7 +28,6 @@ static const char help[] =
     "Exit code: 0 all checks passed, 64 usage, 69 the server does not answer, 78 config or\n"
     "modules.\n";
 
-enum { PING_SIZE = 8192 };
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
 
@@ -107,7 +106,8 @@ int64_t check_now_us(void)
 
 static int check_server(struct report *report, mortise_client *client, check_more more)
 {
-    char text[PING_SIZE] = "", shown[4 * PING_SIZE], detail[5 * PING_SIZE], findings[PING_SIZE];
+    char text[MORTISE_PING_SIZE] = "", shown[4 * sizeof text], detail[5 * sizeof text],
+         findings[sizeof text];
     mortise_error error;
     int64_t begin = check_now_us();
     mortise_status status =

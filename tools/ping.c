@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PING_SIZE = 8192 };
-
 mortise_status ping_server(mortise_client *client, char *text, size_t size, char *findings,
                            size_t findings_size, mortise_error *error)
 {
-    char answer[PING_SIZE] = "";
+    char answer[MORTISE_PING_SIZE] = "";
     const mortise_status status = mortise_ping(client, answer, sizeof answer, error);
     char *risk = strstr(answer, " | risk: "), *note = strstr(answer, " | note: ");
     char *first = risk == NULL || (note != NULL && note < risk) ? note : risk;

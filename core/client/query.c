@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SIZE 8192 /* with what a driver found out for `mortise doctor` */
 #define CANCEL_MS                                                                                  \
     200 /* for a driver's answer to a cancel, which comes at once unless a thread is in the stack */
 
 static size_t bytes_of(mortise_op_kind kind)
 {
     if (kind == MORTISE_OP_PING)
-        return PING_SIZE;
+        return MORTISE_PING_SIZE;
     return kind == MORTISE_OP_READ || kind == MORTISE_OP_WRITE ? MORTISE_RECORD_MAX : 0;
 }
 
@@ -262,7 +261,7 @@ mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mor
     if (query != NULL)
         status = query_ask(&query, "ping", error);
     if (status == MORTISE_OK && size > 0)
-        snprintf(text, size, "%.*s", PING_SIZE - 1, query->bytes);
+        snprintf(text, size, "%.*s", MORTISE_PING_SIZE - 1, query->bytes);
     query_free(query);
     client_leave(client);
     return status;

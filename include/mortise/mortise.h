@@ -57,6 +57,7 @@ extern "C" {
 #define MORTISE_TTL_MIN_MS 50       /* a shorter ttl leaves no time after the drift margin and one round trip */
 #define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for the ttl */
 #define MORTISE_RECORD_MAX 4096 /* bytes in a record */
+#define MORTISE_PING_SIZE 8192 /* room for each text of mortise_ping() */
 #define MORTISE_WAIT_MAX_MS INT64_C(31536000000) /* longest finite wait: 365 days */
 
 /* ---- Status ---------------------------------------------------------------------------------- */
@@ -437,7 +438,8 @@ MORTISE_API mortise_status mortise_break(mortise_client *client, const char *nam
                                          mortise_error *error);
 
 /* Checks that the backend answers. OK: text is one line about it (name, version, address), and what
- * the driver found out about its settings, each after " | risk: " or " | note: ". */
+ * the driver found out about its settings, each after " | risk: " or " | note: ". What does not fit into size bytes,
+ * including the NUL, is cut off: give it MORTISE_PING_SIZE. */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
 

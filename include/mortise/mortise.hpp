@@ -762,7 +762,7 @@ public:
     }
     result<std::string> ping() const
     {
-        char text[512];
+        char text[MORTISE_PING_SIZE];
         mortise_error why;
         mortise_status status = mortise_ping(handle(), text, sizeof(text), &why);
         if (status != MORTISE_OK)

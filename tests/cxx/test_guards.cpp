@@ -2,6 +2,7 @@
  * SQLite driver. Callbacks are in test_callbacks.cpp. */
 #include "cxx_test.hpp"
 
+#include <filesystem>
 #include <limits>
 #include <type_traits>
 
@@ -253,6 +254,19 @@ static void test_looks()
     CU_ASSERT_EQUAL(one.release().status(), MORTISE_LOST);
 }
 
+/* With the longest path that SQLite takes: more than half a kilobyte. */
+static void test_long_ping()
+{
+    std::string path = cxx_test::folder;
+    while (path.size() < 300)
+        path += "/" + std::string(60, 'd');
+    path += "/" + std::string(499 - path.size() - 3, 'd');
+    std::filesystem::create_directories(path);
+    path += "/l";
+    auto answer = mortise::client::open("sqlite:" + path).value().ping().value();
+    ASSERT_BOOL(answer.size() > 511 && answer.find(path + ", layout") != std::string::npos);
+}
+
 static void test_extend()
 {
     mortise::client mine = open();
@@ -283,6 +297,7 @@ int main()
         {"zero bytes", test_zero_bytes},
         {"owners", test_owners},
         {"looks", test_looks},
+        {"a long answer to a ping", test_long_ping},
         {"extend", test_extend},
         CU_TEST_INFO_NULL,
     };

@@ -453,9 +453,9 @@ class Client(Scope):
             raise _errors.from_native(status, detail)
 
     def ping(self) -> str:
-        """Checks that the backend answers. Returns a line about it."""
-        text, detail = ffi.new("char[]", 1024), _errors.new_detail()
-        status = lib.mortise_ping(self._handle, text, 1024, detail)
+        """Checks that the backend answers. Returns a line about it, with what the driver found out about its settings."""
+        text, detail = ffi.new("char[]", lib.MORTISE_PING_SIZE), _errors.new_detail()
+        status = lib.mortise_ping(self._handle, text, lib.MORTISE_PING_SIZE, detail)
         if status != _errors.OK:
             raise _errors.from_native(status, detail)
         return _values.decode(text)

@@ -11,6 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Of mortise.h, in the words of cffi. "...": the compiler completes it, and checks the rest.
 TYPES = """
+#define MORTISE_PING_SIZE ...
 typedef struct mortise_client mortise_client;
 typedef struct mortise_lease mortise_lease;
 typedef struct mortise_error {

@@ -286,6 +286,26 @@ def test_the_rest(client):
     assert "mortise.Client" in repr(client) and "'a'" in repr(client.lock("a"))
 
 
+def test_a_long_answer_to_a_ping(tmp_path):
+    """More than a kilobyte: two paths as long as SQLite takes them. A line of the config has less room; a link does."""
+    lines = ["[mortise]", "driver = migrate", "[migrate]", "from = sqlite:left", "to = sqlite:right", "phase = both"]
+    paths = []
+    for side in ("left", "right"):
+        folder = tmp_path / f"{side}-folder"
+        while len(str(folder)) < 300:
+            folder /= "d" * 60
+        folder /= "d" * (499 - len(str(folder) + "/" + "/l"))
+        folder.mkdir(parents=True)
+        (tmp_path / side).symlink_to(folder)
+        paths.append(str(folder / "l"))
+        lines += [f"[sqlite:{side}]", f"path = {tmp_path}/{side}/l"]
+    config = tmp_path / "mortise.conf"
+    config.write_text("\n".join(lines) + "\n")
+    with mortise.open(config) as client:
+        answer = client.ping()
+    assert len(answer) > 1023 and paths[0] in answer and f"{paths[1]}, layout" in answer
+
+
 # ---- threads ----
 
 
