@@ -329,7 +329,8 @@ MORTISE_API mortise_status mortise_release_many(mortise_lease *const *leases, si
 MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease);
 
 /* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL, and releases the lease at the end of the block,
- * also on break, continue, return and goto. Needs a compiler with the cleanup attribute. */
+ * also on break, continue, return and goto. The block is itself a loop: break and continue leave only the block, not a loop
+ * around it. Needs a compiler with the cleanup attribute. */
 #define MORTISE_WITH(lease) MORTISE_WITH_(lease, __COUNTER__)
 #define MORTISE_WITH_(lease, n) MORTISE_WITH__(lease, n)
 #define MORTISE_WITH__(lease, n)                                                                    \
