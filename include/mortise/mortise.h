@@ -510,13 +510,15 @@ MORTISE_API int64_t mortise_default_wait_ms(mortise_client *client);
  * The text lives as long as the client. NULL if the client was closed. */
 MORTISE_API const char *mortise_config_source(mortise_client *client);
 
-/* Counters since mortise_open(). Each is exact, but they are not all read at the same instant. */
+/* Counters since mortise_open(). Each is exact, but they are not all read at the same instant. mortise_acquire_many() counts
+ * for each name, and each time that it asks for it. */
 typedef struct mortise_stats {
     size_t size;              /* sizeof(mortise_stats), set by the caller */
     uint64_t acquires;        /* acquires that succeeded */
     uint64_t waits;           /* of these, the ones that waited behind others, as far as the core knows */
     uint64_t wait_ns;         /* the sum of their waiting times */
-    uint64_t failures;        /* acquires that failed, for any reason */
+    uint64_t failures;        /* acquires that failed after they had asked for the name; not those that were refused at
+                               * once, for their options, say, or as a DEADLOCK */
     uint64_t handovers;       /* leases passed on within the process */
     uint64_t releases;
     uint64_t renewals;        /* answered with success */

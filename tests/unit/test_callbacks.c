@@ -78,6 +78,7 @@ static void test_everything_inside(void)
     CU_ASSERT_EQUAL(ran, 2);
     CU_ASSERT_EQUAL_FATAL(got.calls, 2);
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(stats_of(&rig).failures, 0); /* a DEADLOCK has not asked for the name */
     ASSERT_NOTHING_LEFT();
     rig_close(&rig);
 }

@@ -58,7 +58,8 @@ static void test_waits(void)
     rig_close(&rig);
 }
 
-/* In whatever way an acquire fails, it is one failure, and nobody is left waiting. */
+/* In whatever way an acquire fails, it is one failure, and nobody is left waiting. A call that is refused before it asks is
+ * none. */
 static void test_failures(void)
 {
     mortise_lease *lease;
@@ -73,6 +74,8 @@ static void test_failures(void)
     settle();
     SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_BACKEND);
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", FOREVER, &lease, NULL), MORTISE_BACKEND);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", MORTISE_OPTIONS(.ttl_ms = 1), &lease, NULL),
+                    MORTISE_INVALID);
     CU_ASSERT_EQUAL(stats_of(&rig).failures, 5);
     CU_ASSERT_EQUAL(stats_of(&rig).waiting, 0);
     CU_ASSERT_EQUAL(stats_of(&rig).acquires, 0);
