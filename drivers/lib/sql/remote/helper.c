@@ -19,6 +19,7 @@ struct helper {
 static void *run(void *argument)
 {
     struct helper *helper = argument;
+    pthread_setname_np(pthread_self(), "mortise-connect");
     bool success = helper->work.run(helper, helper->work.run_argument);
     pthread_mutex_lock(&helper->lock);
     helper->over = true;
