@@ -52,7 +52,7 @@ extern "C" {
 
 /* ---- Limits ---------------------------------------------------------------------------------- */
 
-#define MORTISE_NAME_MAX 512        /* bytes in a name, with the configured namespace before it */
+#define MORTISE_NAME_MAX 512        /* bytes in a name, with the namespace before it */
 #define MORTISE_OWNER_MAX 512       /* bytes in an owner */
 #define MORTISE_TTL_MIN_MS 50       /* a shorter ttl leaves no time after the drift margin and one round trip */
 #define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for the ttl */
