@@ -99,7 +99,7 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
     if (is_presence(name)) {
         say("%s is the presence of a client of the plugin migrate; nothing was done. Without it, a "
             "step would not wait for that client, which may hold locks. End the client: its "
-            "presence ends within `presence` (30 s)",
+            "presence ends within the `presence` of its config (30 s by default)",
             shown);
         return EXIT_NOTHING_DONE;
     }

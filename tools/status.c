@@ -37,7 +37,7 @@ static const char status_help[] =
 static const char list_help[] =
     "Usage: mortise list [--json | --prometheus] [PREFIX]\n"
     "Lists the held locks whose names begin with PREFIX, in byte order. Of a shared lock it\n"
-    "shows the oldest holder; `mortise status NAME` shows all.\n"
+    "shows the one with the smallest token; `mortise status NAME` shows all.\n"
     "\n"
     "      --json                print an array of objects, as `mortise status` does; nothing if\n"
     "                            the backend does not answer\n"

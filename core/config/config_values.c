@@ -3,7 +3,7 @@
  * In a value of a file (and in a default) ${NAME} stands for an environment variable, which must be set,
  * and $$ for a dollar; any other '$' stands for itself. In a URL nothing is replaced. Beside a secret KEY
  * stands KEY_file, an absolute path: the value is the first line of that file, which not everybody may
- * read. A secret's value is in no message; of a value that came from the environment, a message shows the
+ * write. A secret's value is in no message; of a value that came from the environment, a message shows the
  * ${NAME}.
  *
  * The rows of a file are read here, the parts of a URL in config_url.c. Knows no module: schemas are

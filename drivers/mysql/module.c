@@ -24,7 +24,8 @@
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_HOST] = TEXT("host", MORTISE_OPTION_URL_AUTHORITY,
                          "the server, host or host:port (3306); several with commas between them: "
-                         "the first one that can be reached and is not read-only is used"),
+                         "the first one that can be reached and is not read-only is used; "
+                         "host or socket is required"),
     [OPTION_USER] = TEXT("user", MORTISE_OPTION_URL_USER, "the user of the database"),
     [OPTION_PASSWORD] = TEXT("password", MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
                              "the user's password"),
