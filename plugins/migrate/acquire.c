@@ -16,9 +16,10 @@
  * If the core cancels, requests that are out are canceled. What is held stays with the claim: INDETERMINATE, and the core
  * releases it.
  * If the process is stopped anywhere, the deadline still counts from the sendings of the legs and of the presences. If a
- * presence lapsed while a leg kept the request in its queue, the grant was asked for by a client that is not registered any
- * more: a step may have been taken since, and a new presence says nothing before the registers are read. So the grant is
- * released and the acquire begins again. */
+ * presence lapsed while a leg kept the request in its queue, or before the core repeats a request whose reply was lost, the
+ * grant was asked for by a client that is not registered any more: steps may have been taken since, and its token may be
+ * below those that the other side gave meanwhile. So the grant is released, and the acquire begins again under another one,
+ * with the floor that the registers have now. */
 #include "internal.h"
 
 #include <utlist.h>
@@ -73,11 +74,11 @@ static void finish_canceled(struct call *call)
 static void succeed(struct call *call)
 {
     struct migrate *migrate = call->migrate;
-    if (call->lapses != migrate->lapses) {
+    struct claim *claim = call->claim;
+    if (claim->lapses != migrate->lapses) {
         begin_again(call); /* the presence lapsed since the request was sent */
         return;
     }
-    struct claim *claim = call->claim;
     struct leg *last = leg_of(call, migrate->legs[migrate->leg_count - 1]);
     call->upper->token = last->token;
     if (migrate->leg_count == 2 && leg_of(call, first_side(call))->token == 0)
@@ -128,9 +129,10 @@ static void go_on(struct call *call)
         return;
     }
     call->claim = claim;
-    call->lapses = migrate->lapses;
     claim->busy = true;
-    if (claim_is_asked_back(claim))
+    if (claim_is_clean(claim))
+        claim->lapses = migrate->lapses;
+    if (claim_is_asked_back(claim) || claim->lapses != migrate->lapses)
         begin_again(call);
     else
         ask_first(call);

@@ -142,6 +142,7 @@ struct claim {
     struct migrate *migrate;
     struct leg legs[SIDES];
     uint64_t epoch;                /* of the registration that it depends on */
+    uint64_t lapses;               /* migrate->lapses when it was first asked for: registered for it then */
     bool busy;                     /* a call works on it */
     bool dropped;                  /* nobody will ask for it: release it until that is sure */
     struct claim *next, *previous; /* in migrate->dropped */
@@ -199,7 +200,6 @@ struct call {
     enum call_then then;
     mortise_status status; /* the answer, if something must be done before it is given */
     int64_t hint_ms;
-    uint64_t lapses;      /* migrate->lapses when the client was registered for it */
     uint64_t floor;       /* of a second try, if the floor of the first was too low; else 0 */
     int64_t floored_us;   /* when the floor was computed */
     int64_t first_had_us; /* when leg 1 was granted */

@@ -54,7 +54,8 @@
  *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, a grant that arrives
  *   is too late by its deadline, and the core releases it. Before its next grant it registers again (4). A grant that was
  *   requested before D passed, and is answered after the client has registered again (a request that waited in a driver's
- *   queue), is released and requested again: the registers may not have been read since.
+ *   queue, or whose reply was lost and that the core repeats), is released and requested again: the registers may not have
+ *   been read since, and steps in between may have raised the floor above its token.
  *   A renewal's reply is lost: it is repeated; until it is answered, D does not move, nor do the grants: SUSPECT.
  *   The renewal says LOST (an operator broke the presence, or the server forgot it): all grants are LOST. Their renewals
  *   are answered so, their claims are released, and the client registers again.

@@ -1,5 +1,6 @@
 /* test_migrate_queue.c - a claim that was requested before the presence lapsed, and is granted from the server's
- * queue when there is a new presence: the plugin releases it, because the registers may not have been read since. */
+ * queue when there is a new presence, or whose reply was lost and that is asked for again then: the plugin releases it,
+ * because the registers may not have been read since. */
 #include "migrate_rig.h"
 
 static struct rig rig;
@@ -50,11 +51,42 @@ static void test_not_stepped(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* The reply to an acquire is lost, and the client is cut off until its presence has lapsed. Then the fleet goes to phase new
+ * and back: other clients had tokens up to the floor that `from` has now. The grant that the server still has is below it. */
+static void test_reply_lost_over_steps(void)
+{
+    static const uint64_t floor = 1000000;
+    other->reset();
+    rig_open(&rig, "ttl = 60s\nunreachable_timeout = 60s\n[migrate]\nfrom = sim\nto = sim_other\n"
+                   "phase = old\npresence = 10s\n");
+    int lost = SCRIPT(.kinds = OP(ACQUIRE), .name = "n", .times = 1, .fate = SIM_LOSE_REPLY,
+                      .status = MORTISE_INDETERMINATE);
+    int away = SCRIPT(.kinds = OP(ACQUIRE), .name = "n", .fate = SIM_REFUSE,
+                      .status = MORTISE_UNREACHABLE);
+    int renewals = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want(&rig, &first, "n", FOREVER);
+    CU_ASSERT_EQUAL(sim->hits(lost), 1);
+    advance_ms(10500);
+    CU_ASSERT_EQUAL(first.calls, 0);
+    CU_ASSERT(sim->hits(away) > 0);
+    register_set(MIGRATE_FROM, MIGRATE_OLD | MIGRATE_BOTH, floor);
+    sim->end(away);
+    sim->end(renewals);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    CU_ASSERT(mortise_token(first.lease) >= floor);
+    CU_ASSERT_EQUAL(mortise_release_nowait(first.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"queued over a lapse, and a step", test_stepped},
         {"queued over a lapse", test_not_stepped},
+        {"a reply that was lost before a lapse, and steps", test_reply_lost_over_steps},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_queue", tests);
