@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where the default driver keeps its data, if it is told; in a URL, the path. */
+#define PLACE_KEY "path"
+
 static bool name_file(const struct config *config, char *text, size_t size)
 {
     char path[PATH_MAX];
@@ -47,24 +50,63 @@ static uint64_t add_text(uint64_t hash, const char *text)
     }
 }
 
-static uint64_t add_row(uint64_t hash, const struct row *row)
+/* The whole of a value; "" if there is none. For free(). */
+static char *text_of(const struct row *row)
 {
     char reason[REASON_SIZE];
-    char *expanded = config_expand(row->text, reason, sizeof(reason));
-    hash = add_text(add_text(hash, row->id), expanded);
-    text_wipe(expanded);
-    return hash;
+    char *text = row == NULL ? NULL : config_expand(row->text, reason, sizeof(reason));
+    return text == NULL ? strdup("") : text;
 }
 
-/* Nothing says where the default driver keeps its data: its own default, which depends on the environment. */
-static bool has_default_place(const struct config *config)
+static const char *text_of_item(const struct url *url, const char *key)
 {
-    if (strcmp(config->driver, MORTISE_DEFAULT_DRIVER) != 0 || config->url.path != NULL)
-        return false;
-    for (const struct row *row = config->rows; row != NULL; row = row->hh.next)
-        if (strcmp(row->section->name, config->driver) == 0)
-            return false;
-    return true;
+    for (size_t i = 0; i < url->item_count; i++)
+        if (strcmp(url->items[i].key, key) == 0)
+            return url->items[i].text;
+    return "";
+}
+
+/* Whether the config says where the module of that section keeps its data. */
+static bool has_place(const struct config *config, const char *section)
+{
+    if (config->origin == FROM_URL && strcmp(section, config->driver) == 0)
+        return (config->url.path != NULL && config->url.path[0] != '\0') ||
+               text_of_item(&config->url, PLACE_KEY)[0] != '\0';
+    char *place = text_of(config_find_row(config, section, PLACE_KEY));
+    bool given = place != NULL && place[0] != '\0';
+    text_wipe(place);
+    return given;
+}
+
+/* Whether `text` is a section of the default driver that has no place: it takes its own, which depends on the environment. */
+static bool lacks_place(const struct config *config, const char *text)
+{
+    size_t length = strlen(MORTISE_DEFAULT_DRIVER);
+    return strncmp(text, MORTISE_DEFAULT_DRIVER, length) == 0 &&
+           (text[length] == '\0' || text[length] == ':') && !has_place(config, text);
+}
+
+/* Whether that section may be in the stack. A plugin names what is below it by the whole of a value; which of its values that
+ * is, only the plugin knows. */
+static bool may_lack_place(const struct config *config)
+{
+    bool lacks = lacks_place(config, config->driver);
+    for (size_t i = 0; i < config->url.item_count && !lacks; i++)
+        lacks = lacks_place(config, config->url.items[i].text);
+    for (const struct row *row = config->rows; row != NULL && !lacks; row = row->hh.next) {
+        char *text = text_of(row);
+        lacks = text == NULL || lacks_place(config, text);
+        text_wipe(text);
+    }
+    return lacks;
+}
+
+static uint64_t add_row(uint64_t hash, const struct row *row)
+{
+    char *text = text_of(row);
+    hash = add_text(add_text(hash, row->id), text);
+    text_wipe(text);
+    return hash;
 }
 
 uint64_t config_print(const struct config *config)
@@ -76,7 +118,7 @@ uint64_t config_print(const struct config *config)
     hash = add_text(hash, config->url.raw_base);
     for (size_t i = 0; i < config->url.item_count; i++)
         hash = add_text(hash, config->url.items[i].raw);
-    if (has_default_place(config)) {
+    if (may_lack_place(config)) {
         hash = add_text(hash, secure_getenv("XDG_STATE_HOME"));
         hash = add_text(hash, secure_getenv("HOME"));
     }

@@ -1,5 +1,5 @@
 /* test_config.c - where a config comes from: a file, a section, a URL, the search; files that cannot be read; the module path
- * (R11). test_config_lines.c: what a file may contain. */
+ * (R11); what other processes must read alike. test_config_lines.c: what a file may contain. */
 #include "config_test.h"
 
 #include <pthread.h>
@@ -288,6 +288,64 @@ static void test_module_path_owner(void)
     CU_ASSERT_EQUAL(chmod(test_folder, 0700), 0);
 }
 
+/* ---- For other processes --------------------------------------------------------------------- */
+
+/* Whether a process with another XDG_STATE_HOME, or another HOME, has another print. */
+static void expect_print(const char *where, bool differs)
+{
+    static const char *const variables[] = {"XDG_STATE_HOME", "HOME"};
+    for (size_t i = 0; i < 2; i++) {
+        setenv(variables[i], "/one", 1);
+        struct config *one = load_good(where);
+        uint64_t print = config_print(one);
+        config_free(one);
+        setenv(variables[i], "/two", 1);
+        struct config *two = load_good(where);
+        CU_ASSERT_EQUAL(config_print(two) != print, differs);
+        config_free(two);
+    }
+    unsetenv("XDG_STATE_HOME");
+    setenv("HOME", test_folder, 1);
+}
+
+static void expect_print_of(const char *text, bool differs)
+{
+    put(FILE_NAME, text);
+    expect_print(FILE_NAME, differs);
+}
+
+/* The default driver keeps its data where the environment says, unless the config does: wherever it is in the stack. */
+static void test_print(void)
+{
+#define DEFAULT MORTISE_DEFAULT_DRIVER
+    setenv("EMPTY", "", 1);
+    expect_print_of("", true);
+    expect_print_of("[" DEFAULT "]\nbusy_timeout = 3s\n", true);
+    expect_print_of("[" DEFAULT "]\npath =\n", true);
+    expect_print_of("[" DEFAULT "]\npath = ${EMPTY}\n", true);
+    expect_print_of("[" DEFAULT "]\npath = /a\n", false);
+    expect_print_of("[mortise]\ndriver = " DEFAULT ":x\n[" DEFAULT ":x]\n", true);
+    expect_print_of(
+        "[mortise]\ndriver = " DEFAULT ":x\n[" DEFAULT "]\npath = /a\n[" DEFAULT ":x]\n", true);
+    expect_print_of("[mortise]\ndriver = " DEFAULT ":x\n[" DEFAULT ":x]\npath = /a\n", false);
+    expect_print_of("[mortise]\ndriver = chaos\n[chaos]\nbelow = " DEFAULT "\n", true);
+    expect_print_of("[mortise]\ndriver = chaos\n[chaos]\nbelow = " DEFAULT "\n[" DEFAULT
+                    "]\npath = /a\n",
+                    false);
+    expect_print_of("[mortise]\ndriver = migrate\n[migrate]\nfrom = redis\nto = " DEFAULT ":x\n"
+                    "[" DEFAULT ":x]\nbusy_timeout = 3s\n",
+                    true);
+    expect_print_of("[mortise]\ndriver = redis\n[" DEFAULT "]\nbusy_timeout = 3s\n", false);
+    expect_print(DEFAULT ":", true);
+    expect_print(DEFAULT ":?busy_timeout=3s", true);
+    expect_print(DEFAULT ":/a?busy_timeout=3s", false);
+    expect_print(DEFAULT ":?path=/a", false);
+    expect_print("chaos:?below=" DEFAULT, true);
+    expect_print("redis://h", false);
+    unsetenv("EMPTY");
+#undef DEFAULT
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 static void *load_often(void *argument)
@@ -328,6 +386,7 @@ int main(void)
                            {"the search", test_search},
                            {"module path", test_module_path},
                            {"module path of another's file", test_module_path_owner},
+                           {"the print", test_print},
                            {"many threads", test_threads},
                            CU_TEST_INFO_NULL};
     return run_tests("config", tests);
