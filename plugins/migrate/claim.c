@@ -164,6 +164,8 @@ static void drop_go_on(struct claim *claim)
         claim_forget(claim);
         return;
     }
+    if (migrate->drop_ended != NULL)
+        return; /* there is no later */
     claim->again_ns = now_ns + AGAIN_NS;
     due_at(migrate, claim->again_ns);
 }
@@ -171,10 +173,13 @@ static void drop_go_on(struct claim *claim)
 static void drop_answered(struct ask *ask)
 {
     struct claim *claim = ask->of;
+    struct migrate *migrate = ask->migrate;
     free((char *)(uintptr_t)ask->op.name);
     ask->op.name = NULL;
     leg_released(&claim->legs[ask->side], ask, NULL);
     drop_go_on(claim);
+    if (migrate->drop_ended != NULL)
+        migrate->drop_ended(migrate);
 }
 
 static void try_drop(struct claim *claim)
@@ -205,6 +210,32 @@ void claims_turn(struct migrate *migrate, int64_t now_ns)
         else if (claim->again_ns != 0)
             due_at(migrate, claim->again_ns);
     }
+}
+
+void claims_leave(struct migrate *migrate, void (*drop_ended)(struct migrate *migrate))
+{
+    struct claim *claim, *next;
+    migrate->drop_ended = drop_ended;
+    DL_FOREACH_SAFE2(migrate->dropped, claim, next, next)
+    {
+        if (claim->again_ns != 0)
+            try_drop(claim);
+    }
+}
+
+bool claims_are_out(const struct migrate *migrate)
+{
+    for (const struct claim *claim = migrate->dropped; claim != NULL; claim = claim->next)
+        if (claim->drops[MIGRATE_FROM].out || claim->drops[MIGRATE_TO].out)
+            return true;
+    return false;
+}
+
+void claims_cancel(struct migrate *migrate)
+{
+    for (struct claim *claim = migrate->dropped; claim != NULL; claim = claim->next)
+        for (size_t i = 0; i < SIDES; i++)
+            ask_cancel(&claim->drops[i]);
 }
 
 void claims_end(struct migrate *migrate)

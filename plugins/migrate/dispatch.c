@@ -72,8 +72,7 @@ void dispatch_cancel(struct migrate *migrate, mortise_op *op)
 {
     struct call *call = op->driver_data[0];
     if (op == migrate->leaving) {
-        migrate->leaving = NULL;
-        migrate->host->complete(migrate->host, op, MORTISE_INDETERMINATE);
+        register_leave_now(migrate);
         return;
     }
     call->canceled = true;

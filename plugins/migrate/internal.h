@@ -95,6 +95,7 @@ struct presence {
     bool had;            /* this grant held it */
     bool leftover;       /* a release was not sure: release it again before another is acquired */
     bool again;          /* a release was wanted while a request was out */
+    bool stopped;        /* the client closes, and has no time left: nothing more is sent */
     int64_t deadline_ns; /* D of this side; 0: none */
     int64_t renew_ns;    /* when to renew it, or to try that again */
     int64_t span_ms;     /* how long it was good for, by the last answer */
@@ -278,6 +279,7 @@ struct migrate {
     int64_t wait_ns;          /* when the first of them is due */
     struct claim *claims;
     struct claim *dropped;
+    void (*drop_ended)(struct migrate *migrate); /* of the close; else NULL */
     size_t claims_swept;
     struct watch *watches;
     int64_t offset_us; /* tokens: see floor.c */
@@ -327,6 +329,8 @@ void presence_renew_along(struct migrate *migrate);
 void presence_turn(struct migrate *migrate, int64_t now_ns);
 /* Releases it; then events->given_back. False: there is nothing to release. */
 bool presence_give_back(struct migrate *migrate, enum migrate_side side);
+/* Cancels what is out, and sends nothing more. */
+void presence_stop(struct migrate *migrate, enum migrate_side side);
 
 /* ---- register.c -------------------------------------------------------------------------------------- */
 
@@ -338,8 +342,9 @@ int64_t registered_until(const struct migrate *migrate); /* D */
 /* Makes the calls in to_register go on (events->registered) or fail. */
 void register_want(struct migrate *migrate);
 void register_turn(struct migrate *migrate, int64_t now_ns);
-/* The client closes. */
+/* The client closes: releases the presences and what was dropped, then completes op. */
 void register_leave(struct migrate *migrate, mortise_op *op);
+void register_leave_now(struct migrate *migrate); /* op is canceled */
 
 /* ---- meet.c ------------------------------------------------------------------------------------------ */
 
@@ -362,6 +367,11 @@ void claim_leave(struct claim *claim); /* the call that works on it ends */
 /* Nobody will ask for it: releases it, again and again until that is sure. */
 void claim_drop(struct claim *claim);
 void claims_turn(struct migrate *migrate, int64_t now_ns);
+/* The client closes: what was dropped is released once more at once, and never later; drop_ended() is called after each
+ * answer. */
+void claims_leave(struct migrate *migrate, void (*drop_ended)(struct migrate *migrate));
+bool claims_are_out(const struct migrate *migrate); /* releases of what was dropped */
+void claims_cancel(struct migrate *migrate);        /* those */
 void claims_end(struct migrate *migrate);
 /* Fills the request that releases a leg; does not send it. */
 void leg_prepare_release(struct claim *claim, enum migrate_side side, struct ask *ask,

@@ -113,6 +113,14 @@ bool presence_give_back(struct migrate *migrate, enum migrate_side side)
     return true;
 }
 
+void presence_stop(struct migrate *migrate, enum migrate_side side)
+{
+    struct presence *presence = &migrate->sides[side].presence;
+    presence->stopped = true;
+    presence->renew_ns = MORTISE_NEVER;
+    ask_cancel(&presence->ask);
+}
+
 /* ---- answers ----------------------------------------------------------------------------------- */
 
 static void good(struct presence *presence, const mortise_op *op)
@@ -206,7 +214,9 @@ static void answered(struct ask *ask)
         taken(presence, op);
     else
         renewed(presence, op);
-    if (again && presence_give_back(migrate, ask->side))
+    if (presence->stopped)
+        presence->renew_ns = MORTISE_NEVER;
+    if (again && !presence->stopped && presence_give_back(migrate, ask->side))
         return;
     if (again)
         presence->events->given_back(migrate);

@@ -62,8 +62,8 @@
  *   It is renewed late, after D has passed: the claim in the server may have existed all the time, or may have ended and
  *   come back. The client is no longer registered, and reads the registers again (4).
  *   Phase both: two presences; D is the earlier deadline.
- *   The client closes: it releases its locks first, then the presences (driver.h: `leave`). If it cannot, they expire with
- *   their ttl, and the close reports that.
+ *   The client closes: it releases its locks first, then the presences (driver.h: `leave`), and once more what it has
+ *   dropped (claim.c). If it cannot, they expire with their ttl, and the close reports that.
  *   A refused client releases its presence and gets no answer: before it takes another one, it releases the first one
  *   again, because otherwise it would block itself.
  *

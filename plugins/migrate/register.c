@@ -8,6 +8,8 @@
  *    ├── all waiting calls go on ◀── registered ◀──────────────────────────────────────────────────────────────┘    │
  *    └── LEAVE ◀── all waiting calls fail, CONFIG ◀── NAME: which clients are in the way? (a second at most) ◀──────┘
  *
+ * When the client closes, LEAVE ends when nothing is out any more: neither a presence nor a release of what was dropped.
+ *
  * Two answers are optional: the register of `to` for a client of phase old, and the names of the clients in the way. The
  * registration waits for them no longer than GRACE. Calls that wait for it are those of the acquire above, which passes a
  * table of functions (struct register_events). */
@@ -243,6 +245,8 @@ static void read_answered(struct ask *reader)
     struct side *side = side_of(reader);
     const mortise_op *op = &reader->op;
     enum migrate_side own = side == &migrate->sides[MIGRATE_FROM] ? MIGRATE_FROM : MIGRATE_TO;
+    if (migrate->leaving != NULL)
+        left(migrate);
     if (migrate->registering != REGISTER_READ)
         return; /* too late */
     if (side->stale) {
@@ -292,7 +296,9 @@ static void refuse(struct migrate *migrate)
 
 static void met(struct migrate *migrate)
 {
-    if (migrate->registering == REGISTER_NAME)
+    if (migrate->leaving != NULL)
+        left(migrate);
+    else if (migrate->registering == REGISTER_NAME)
         refuse(migrate);
 }
 
@@ -337,12 +343,22 @@ static void decide(struct migrate *migrate)
     }
 }
 
-static bool any_leftover(struct migrate *migrate)
+/* Answers that only the close waits for: nothing may be out when the instance ends. */
+static bool rest_is_out(const struct migrate *migrate)
+{
+    for (size_t i = 0; i < SIDES; i++)
+        if (migrate->sides[i].reader.out)
+            return true;
+    return migrate->lister.out || claims_are_out(migrate);
+}
+
+/* What is left ends with its ttl. */
+static bool is_any_left(struct migrate *migrate)
 {
     for (size_t i = 0; i < migrate->leg_count; i++)
-        if (leg(migrate, i)->presence.leftover)
+        if (leg(migrate, i)->presence.maybe)
             return true;
-    return false;
+    return migrate->dropped != NULL;
 }
 
 static void left(struct migrate *migrate)
@@ -350,14 +366,25 @@ static void left(struct migrate *migrate)
     if (migrate->registering != REGISTER_LEAVE || any_out(migrate))
         return;
     if (migrate->leaving != NULL) {
+        if (rest_is_out(migrate))
+            return;
+        for (size_t i = 0; i < migrate->leg_count; i++)
+            presence_stop(migrate, migrate->legs[i]);
         mortise_op *op = migrate->leaving;
         migrate->leaving = NULL;
         migrate->host->complete(migrate->host, op,
-                                any_leftover(migrate) ? MORTISE_UNREACHABLE : MORTISE_OK);
+                                is_any_left(migrate) ? MORTISE_UNREACHABLE : MORTISE_OK);
         return;
     }
     migrate->registering = REGISTER_IDLE;
     begin(migrate);
+}
+
+static void cancel_questions(struct migrate *migrate)
+{
+    for (size_t i = 0; i < SIDES; i++)
+        ask_cancel(&migrate->sides[i].reader);
+    ask_cancel(&migrate->lister);
 }
 
 void register_leave(struct migrate *migrate, mortise_op *op)
@@ -365,8 +392,18 @@ void register_leave(struct migrate *migrate, mortise_op *op)
     migrate->leaving = op;
     migrate->here = false;
     migrate->registering = REGISTER_LEAVE;
+    cancel_questions(migrate);
+    claims_leave(migrate, left);
     for (size_t i = 0; i < migrate->leg_count; i++)
         presence_give_back(migrate, migrate->legs[i]);
+    left(migrate);
+}
+
+void register_leave_now(struct migrate *migrate)
+{
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        presence_stop(migrate, migrate->legs[i]);
+    claims_cancel(migrate);
     left(migrate);
 }
 
