@@ -149,6 +149,7 @@ static void close_until(struct loader *loader, struct instance *stop)
 
 void loader_close_all(struct loader *loader)
 {
+    atomic_store(&loader->closing, true);
     close_until(loader, NULL);
 }
 

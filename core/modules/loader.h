@@ -8,6 +8,8 @@
 
 #include "config/config.h"
 
+#include <stdatomic.h>
+
 /* One opened module. The host is the first member: a mortise_host * is its instance. */
 struct instance {
     mortise_host host;
@@ -33,6 +35,7 @@ struct loader {
     const char *top;            /* for observers: NULL until the stack is open */
     const char *names_begin;    /* likewise */
     struct instance *instances; /* all that were opened */
+    atomic_bool closing;        /* loader_close_all() */
     /* Fills instance->host and ->core before the module's open is called. */
     void (*host_prepare)(struct instance *instance, void *argument);
     /* The instance is about to be freed: whatever it asked the host for must not come any more. */

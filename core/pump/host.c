@@ -63,12 +63,14 @@ static mortise_status known(mortise_status status)
 }
 
 /* Completing from a thread that is not inside the pump, or twice, breaks the contract: the core cannot
- * mend it, but it must not be harmed by it. */
+ * mend it, but it must not be harmed by it. It is no mistake of a module below a plugin that is being closed: the plugin
+ * cancels what it has out, and the answer is nobody's any more. */
 static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
 {
     struct pump *pump = pump_of(host);
     if (pump_inside_here != pump) {
-        host_log(host, 3, "the module completed an op outside of the pump; ignored");
+        if (!atomic_load(&pump->loader->closing))
+            host_log(host, 3, "the module completed an op outside of the pump; ignored");
         return false;
     }
     if (pump_complete(pump, op, known(status))) {

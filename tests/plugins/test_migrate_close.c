@@ -53,6 +53,22 @@ static void test_presence(void)
     CU_ASSERT_EQUAL(other->claims(), 0);
 }
 
+/* No answers when a renewal of the presence is out, with that of the lease. */
+static void test_renewal(void)
+{
+    for (int held = 0; held <= 1; held++) {
+        sim->reset();
+        open_real("old");
+        mortise_lease *lease = take(&rig, "n", NULL);
+        int renewals = SCRIPT(.kinds = OP(RENEW), .fate = SIM_SILENT);
+        CU_ASSERT(sim->wait_hits(renewals, 2, TEST_PATIENCE_MS));
+        if (!held)
+            CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+        SCRIPT(.kinds = OP(RELEASE), .fate = SIM_SILENT);
+        close_real(MORTISE_UNREACHABLE);
+    }
+}
+
 /* The register of `to` does not decide whether a client of phase old may work: nor does a close wait for it. */
 static void test_register(void)
 {
@@ -121,6 +137,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"no answer for a presence", test_presence},
+        {"no answer to renewals", test_renewal},
         {"no answer from a register", test_register},
         {"what was dropped", test_dropped},
         {"what was dropped, in vain", test_dropped_in_vain},
