@@ -368,3 +368,9 @@ mortise_status config_module_path(const struct config *config, const char **path
         *path = config->file_module_path;
     return status;
 }
+
+const char *config_module_path_file(const struct config *config)
+{
+    bool used = config->environment_module_path == NULL && config->file_module_path != NULL;
+    return used && S_ISREG(config->file_mode) ? config->source : NULL; /* a pipe is nowhere */
+}

@@ -33,6 +33,9 @@ mortise_status config_check_driver(const struct config *config, mortise_error *e
  * goes before it). Sets *path (owned by the config) to NULL where neither is given. */
 mortise_status config_module_path(const struct config *config, const char **path,
                                   mortise_error *error);
+/* The file that this path is from, as it was given; who can put another file in its place is for the caller to check. NULL:
+ * it is from no file. */
+const char *config_module_path_file(const struct config *config);
 /* CONFIG: there is no such module; names file, line and key where `section` (NULL: the core's own) asks for it. nearest
  * (or NULL) was perhaps meant; details end the message. */
 mortise_status config_unknown_module(const struct config *config, const char *section,

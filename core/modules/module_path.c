@@ -3,9 +3,10 @@
  * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside
  * libmortise itself, then the one it was built for. Folders are absolute. What lies there becomes code of
  * this process: folder and file must belong to root or to the running user, and nobody else may write
- * them. Nor may anybody else put another folder in the place of one above them. But who owns libmortise's own file or
- * folder, or may write one of these as its group, or can put another folder in the place of one above it, could put
- * any code into its place: a module of theirs is no new danger. (A build tree of another user, or of a group.)
+ * them. Nor may anybody else put another folder in the place of one above them, or another config file in the place of
+ * the one that names them. But who owns libmortise's own file or folder, or may write one of these as its group, or can
+ * put another folder in the place of one above it, could put any code into its place: a module of theirs is no new danger.
+ * (A build tree of another user, or of a group.)
  * Knows nothing of what is in a file. */
 #include "modules/loader_internal.h"
 
@@ -336,6 +337,25 @@ static mortise_status add_beside_library(struct folders *folders, mortise_error 
     return add_folder(folders, path, error);
 }
 
+static mortise_status check_config(const struct config *config, mortise_error *error)
+{
+    char path[PATH_MAX] = "", real[PATH_MAX];
+    const char *file = config_module_path_file(config);
+    mortise_error why;
+
+    if (file == NULL)
+        return MORTISE_OK;
+    if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL)
+        return failed(error, MORTISE_CONFIG, "%s cannot be read: %m", file);
+    size_t folder = strlen(path), size = sizeof(path) - folder;
+    if ((size_t)snprintf(path + folder, size, folder > 0 ? "/%s" : "%s", file) >= size)
+        return failed(error, MORTISE_CONFIG, "%s cannot be read: its path is too long", file);
+    if (path_check_writers(path, real, &why) == MORTISE_OK)
+        return MORTISE_OK;
+    return failed(error, MORTISE_CONFIG, "%s: [mortise] module_path is refused: %s", file,
+                  why.message);
+}
+
 mortise_status folders_make(const struct config *config, struct folders *folders,
                             mortise_error *error)
 {
@@ -343,6 +363,8 @@ mortise_status folders_make(const struct config *config, struct folders *folders
 
     memset(folders, 0, sizeof(*folders));
     mortise_status status = config_module_path(config, &list, error);
+    if (status == MORTISE_OK)
+        status = check_config(config, error);
     if (status == MORTISE_OK && list != NULL)
         status = add_list(folders, list, error);
     if (status == MORTISE_OK)
