@@ -1,6 +1,6 @@
 /* test_migrate_kinds.c - the migrate plugin moves exclusive locks only. In every phase it refuses shared leases and
- * permits before it asks a server, also if both servers have them, and reports the one holder that there is. A lease that
- * the library does not renew lasts as long as the presence at most. */
+ * permits before it asks a server, also if both servers have them, and reports the one holder that there is. A lease with
+ * no_renew lasts for its ttl, although no answer is good for longer than the presence. */
 #include "migrate_rig.h"
 
 static struct rig rig;
@@ -25,7 +25,7 @@ static bool count_holder(const mortise_info *info, void *count)
     return true;
 }
 
-/* Its ttl is 60 s, the presence 10 s. */
+/* Its ttl is 60 s, the presence 10 s: each answer of the server is good for that long only. */
 static void expect_short(void)
 {
     mortise_lease *lease = NULL;
@@ -37,6 +37,19 @@ static void expect_short(void)
     CU_ASSERT_EQUAL(mortise_extend(lease, 0, NULL), MORTISE_OK);
     CU_ASSERT(mortise_remaining_ms(lease) > 0 && mortise_remaining_ms(lease) <= 10000);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+}
+
+/* It is renewed until its ttl is over, because the presence would end before. */
+static void expect_whole_ttl(void)
+{
+    mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.no_renew = true));
+    advance_ms(58000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    advance_ms(10); /* what the drift of the clocks may take */
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "a", NULL), NULL), MORTISE_OK);
 }
 
 static void test_phase(const char *phase)
@@ -55,6 +68,7 @@ static void test_phase(const char *phase)
     CU_ASSERT_EQUAL(holders, 1);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     expect_short();
+    expect_whole_ttl();
     rig_close(&rig);
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
