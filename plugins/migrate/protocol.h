@@ -29,11 +29,15 @@
  *   step ends.
  *   A register is absent: stage 1. So a client of phase new is refused if nobody has taken a step: a phase cannot be
  *   skipped.
- *   The server loses its records (Redis without persistence, or restored from an old backup): `to` then admits {both}, and
- *   new clients are refused until the operator acts, which is safe. `from` then admits {old, both} while new clients may
- *   run. Therefore an old client also reads the register of the other side, if it can reach that side, and refuses if that
- *   admits new. A client that cannot reach it is admitted: this hole remains, and docs/promises.md names it. A record is
- *   only as durable as its server.
+ *   The server loses its records (Redis without persistence, or restored from a backup that was made in stage 1): `to` then
+ *   admits {both}, and new clients are refused until the operator acts, which is safe. `from` then admits {old, both} while
+ *   new clients may run. Therefore an old client also reads the register of the other side, if it can reach that side, and
+ *   refuses if that admits new. A client that cannot reach it is admitted: this hole remains, and docs/promises.md names it.
+ *   A record is only as durable as its server.
+ *   The server has older records (restored from a backup that was made in stage 2 or 3, or a failover lost the step's
+ *   write): if the fleet has gone back to stage 1 since, `to` admits new again while `from` admits old. Old clients that
+ *   register then, and can reach `to`, are refused; those that are registered go on, and new clients beside them are
+ *   admitted. So new clients must not run before such a server is back in service (docs/migrating.md).
  *   A register cannot be parsed: it admits nobody.
  *   A side has no records (Redlock: compare-and-write needs consensus): its register is on the other side, under a name of
  *   its own, and whoever needs it needs that side too. So a client of phase old then does not open while `to` is
