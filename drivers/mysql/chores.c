@@ -8,7 +8,9 @@
  * | END  | KILL CONNECTION                      | LOOK, after a pause |            | LOOK, after a pause       |
  *
  * A session has gone from the list when its transaction has ended. Its number may be given to another session after the
- * server has restarted, so the client's address must be the same, too. A list is of one server: see ghost.c.
+ * server has restarted, so the client's address must be the same, too. That does not tell sessions apart through a unix socket
+ * (`localhost`), nor with a name so long that MariaDB cuts the port off (64 bytes): then another session that has the number
+ * after a restart may be ended. A list is of one server: see ghost.c.
  *
  * Rows that have been free for long (lib/sql/remote/sweep.c):
  *

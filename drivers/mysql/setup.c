@@ -79,6 +79,12 @@ static bool is_number(const char *value)
     return value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
 }
 
+/* One that is cut is not found in the list of sessions, as if that session were gone. */
+static bool fits(char *to, size_t size, const char *text)
+{
+    return (size_t)snprintf(to, size, "%s", text) < size;
+}
+
 /* Behind a proxy that shares connections, nobody knows which of the server's sessions executes what we send, or where it
  * went on. */
 static bool take_identity(struct link *link, MYSQL_ROW row)
@@ -92,8 +98,12 @@ static bool take_identity(struct link *link, MYSQL_ROW row)
         return false;
     }
     link->session.id = (int64_t)strtoul(row[0], NULL, 10);
-    snprintf(link->session.peer, sizeof(link->session.peer), "%s", row[2]);
-    snprintf(link->session.server, sizeof(link->session.server), "%s", row[3]);
+    if (!fits(link->session.peer, sizeof(link->session.peer), row[2]) ||
+        !fits(link->session.server, sizeof(link->session.server), row[3])) {
+        refuse(link, MORTISE_UNREACHABLE, true,
+               "the server's answer makes no sense: a host with a longer name than there is");
+        return false;
+    }
     if ((unsigned long)link->session.id == mysql_thread_id(my_link(link)->conn.mysql))
         return true;
     refuse(link, MORTISE_CONFIG, false,

@@ -11,27 +11,50 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-/* ---- TLS, passwords ---------------------------------------------------------------------------- */
+/* ---- in place of libmariadb's functions, which they call ----------------------------------------- */
+
+/* libmariadb's own; NULL: there is none. */
+static void *real(const char *name)
+{
+    void *library = dlopen("libmariadb.so.3", RTLD_NOW | RTLD_NOLOAD);
+    void *function = library != NULL ? dlsym(library, name) : NULL;
+    if (library != NULL)
+        dlclose(library);
+    return function;
+}
 
 /* Connections for which certificates to trust were named, or none. */
 static atomic_int trusting, trusting_none;
 
-/* In place of libmariadb's, which it calls. */
 __attribute__((visibility("default"))) int mysql_ssl_set(void *mysql, const char *key,
                                                          const char *cert, const char *ca,
                                                          const char *path, const char *cipher);
 int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca, const char *path,
                   const char *cipher)
 {
-    int (*real)(void *, const char *, const char *, const char *, const char *, const char *);
-    void *library = dlopen("libmariadb.so.3", RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&real = library != NULL ? dlsym(library, "mysql_ssl_set") : NULL;
+    int (*set)(void *, const char *, const char *, const char *, const char *, const char *);
+    *(void **)&set = real("mysql_ssl_set");
     atomic_fetch_add(ca != NULL || path != NULL ? &trusting : &trusting_none, 1);
-    int result = real != NULL ? real(mysql, key, cert, ca, path, cipher) : 1;
-    if (library != NULL)
-        dlclose(library);
-    return result;
+    return set != NULL ? set(mysql, key, cert, ca, path, cipher) : 1;
 }
+
+/* What the server calls this client's host, in the only answer with four columns. NULL: what it says. */
+static _Atomic(char *) peer_name;
+
+__attribute__((visibility("default"))) char **mysql_fetch_row(void *rows);
+char **mysql_fetch_row(void *rows)
+{
+    char **(*fetch)(void *);
+    unsigned (*columns)(void *);
+    *(void **)&fetch = real("mysql_fetch_row");
+    *(void **)&columns = real("mysql_num_fields");
+    char *name = atomic_load(&peer_name), **row = fetch != NULL ? fetch(rows) : NULL;
+    if (row != NULL && name != NULL && columns != NULL && columns(rows) == 4)
+        row[2] = name;
+    return row;
+}
+
+/* ---- TLS, passwords ---------------------------------------------------------------------------- */
 
 /* Without tls_ca the system's certificates are trusted, and libmariadb is told which: later versions would send a hash of the
  * password to a server that they do not trust. */
@@ -156,6 +179,35 @@ static void test_tls_ghost(void)
     CU_ASSERT(test_proxy_say(&proxy, "pass"));
     CU_ASSERT_STRING_EQUAL(ask("DROP TRIGGER late; SELECT 'gone'"), "gone");
     mortise_close(call.client, NULL);
+}
+
+/* MySQL shows names of up to 255 bytes, with a port. All of it goes into the look for a session that was lost; with more the
+ * server is none. */
+static void test_long_host(void)
+{
+    static const char looks[] = "SELECT count(*) > 0 FROM mysql.general_log WHERE argument LIKE "
+                                "CONCAT('SELECT 1 FROM%host=X''', REPEAT('70', 261), '''')";
+    char name[300], host[64], told[400];
+    memset(name, 'p', sizeof name);
+    name[261] = '\0';
+    ask("SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = 1");
+    atomic_store(&peer_name, name);
+    mortise_client *client = open_proxied("", PASSWORD "command_timeout = 600s");
+    give(take(client, "far", HOLD_MS));
+    row_fault("far", 1, SLEEPS);
+    give_up_when(client, "far", "SELECT count(*) " SLEEPERS, "1");
+    CU_ASSERT(test_proxy_say(&proxy, "cut"));
+    CU_ASSERT(soon(looks, "1"));
+    kill_sleepers("CONNECTION"); /* whose host has another name */
+    row_fault_end();
+    mortise_close(client, NULL);
+    name[261] = 'p';
+    name[264] = '\0';
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_UNREACHABLE);
+    says("longer name");
+    atomic_store(&peer_name, NULL);
+    ask("SET GLOBAL general_log = 0; SET GLOBAL log_output = DEFAULT");
 }
 
 /* ---- a server that stalls in the handshake ------------------------------------------------------ */
@@ -410,6 +462,7 @@ int main(int argc, char **argv)
         {"TLS: leases", test_tls_leases},
         {"TLS: a statement that takes long", test_tls_slow},
         {"TLS: a session that writes when its connection is gone", test_tls_ghost},
+        {"a client's host with a long name", test_long_host},
         {"a server that stalls in the TLS handshake", test_handshake_stalls},
         {"and one after it", test_handshake_passed_by},
         {"a wrong password", test_wrong_password},

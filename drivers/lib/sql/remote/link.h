@@ -26,8 +26,8 @@
 
 #define GROUP_MAX 64 /* requests in one group, at most */
 #define GROUPS_MAX 5 /* in flight on one link, at most */
-#define PEER_SIZE 80
-#define SERVER_SIZE 280
+#define PEER_SIZE 264   /* as it is in MySQL's list of sessions: name:port, 261 characters */
+#define SERVER_SIZE 280 /* name:port:id */
 
 struct remote;
 struct link;
