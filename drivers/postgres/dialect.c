@@ -135,11 +135,12 @@ static void send_list(struct request *request, struct args *args)
     send_copy(request, TEXT_LIST, LANE_READING);
 }
 
-/* Reading is durable, too: see protocol.md. */
+/* Reading is durable, too: see protocol.md. What may wait for the row of a record keeps no rows of others locked. */
 static void send_record_read(struct request *request, struct args *args)
 {
     bind_name(&args_binder, args, request);
     request->settles = true;
+    request->alone = ((const struct driver *)request->base.locks)->pooler_seen;
     statement_send(request, TEXT_RECORD_READ, LANE_DURABLE);
 }
 
@@ -262,13 +263,12 @@ static void take_ping(struct request *request)
     PGconn *conn = pg_link(request->link)->conn;
     if (op == NULL)
         return;
-    snprintf(op->buffer, op->buffer_size,
-             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s%s",
-             there ? PQgetvalue(result, 0, 0) : "?",
-             connection_where(request->link, where, sizeof(where)),
-             PQsslInUse(conn) ? "TLS" : "no TLS", PQdb(conn), driver_of(request->link)->schema,
-             there ? PQgetvalue(result, 0, 1) : "?", there ? PQgetvalue(result, 0, 2) : "",
-             pooler_finding(request->link));
+    snprintf(
+        op->buffer, op->buffer_size, "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s%s",
+        there ? PQgetvalue(result, 0, 0) : "?",
+        connection_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
+        PQdb(conn), driver_of(request->link)->schema, there ? PQgetvalue(result, 0, 1) : "?",
+        there ? PQgetvalue(result, 0, 2) : "", pooler_finding(request->link));
 }
 
 static void take_result(struct request *request, struct sql_result *to)
@@ -323,6 +323,22 @@ static void take_result(struct request *request, struct sql_result *to)
 
 /* ---- what becomes of a request --------------------------------------------------------------------- */
 
+/* A write of a record may have been lost whose session nobody has seen end: behind a pooler, or one that is not ended within
+ * the time after which records are read. Its commit is waited for. Otherwise readers need not wait for each other. */
+static bool is_haunted(const struct driver *driver)
+{
+    return driver->pooler_seen || driver->remote.ghosts != NULL;
+}
+
+/* Only now it is known what the connection is like. */
+static void sending(struct request *request)
+{
+    op_sending(request);
+    if (request->base.step == SQL_RECORD_READ)
+        pg_request(request)->text =
+            is_haunted(driver_of(request->link)) ? TEXT_RECORD_AWAIT : TEXT_RECORD_READ;
+}
+
 static void answered(struct request *request)
 {
     struct sql_request *base = &request->base;
@@ -343,7 +359,7 @@ static void silence(struct request *request)
         args->values[12] = NULL;
 }
 
-static const struct handler handler = {.sending = op_sending,
+static const struct handler handler = {.sending = sending,
                                        .answered = answered,
                                        .failed = op_failed,
                                        .lost = op_lost,

@@ -80,7 +80,7 @@ struct driver {
     bool defaults[DEFAULTS];  /* no setting says otherwise */
     char schema[SCHEMA_SIZE]; /* that the tables are in. setup.c */
     bool schema_found;        /* and it stays that */
-    bool pooler_told;
+    bool pooler_seen;         /* a connection was through one */
     char channel[CHANNEL_SIZE];
     bool listen_wanted; /* a caller waits */
     bool sweep_goes_on;

@@ -146,12 +146,13 @@ static bool is_true(const PGresult *result, int column)
     return !PQgetisnull(result, 0, column) && PQgetvalue(result, 0, column)[0] != 0;
 }
 
-static void told_pooler(struct link *link)
+static void note_pooler(struct link *link)
 {
     struct driver *driver = driver_of(link);
-    if (driver->pooler_told || driver->values[OPTION_POOLER].number == POOLER_YES)
+    bool known = driver->pooler_seen || driver->values[OPTION_POOLER].number == POOLER_YES;
+    driver->pooler_seen = true;
+    if (known)
         return;
-    driver->pooler_told = true;
     driver->remote.locks.host->log(
         driver->remote.locks.host, 4,
         "postgres: there is a pooler before the server: waiters look by themselves "
@@ -205,7 +206,7 @@ static bool take_identity(struct link *link, const PGresult *result)
     int setting = (int)driver_of(link)->values[OPTION_POOLER].number;
     pg_link(link)->pooled = setting == POOLER_YES || (setting == POOLER_AUTO && !same);
     if (pg_link(link)->pooled)
-        told_pooler(link);
+        note_pooler(link);
     if (same && !PQgetisnull(result, 0, 1) && result_time(result, 0, 1) != 0) {
         link->session.id = result_int8(result, 0, 6);
         link->session.start = result_time(result, 0, 1);

@@ -211,6 +211,12 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
 #define TAKE_FREE                                                                                  \
     TAKE " WHERE name = $1 AND expires_at <= clock_timestamp() "                                   \
          "AND version < 9223372036854775807 AND waiters IS NULL RETURNING version"
+#define READ_RECORD(lock)                                                                          \
+    "WITH locked AS (SELECT version, value FROM mortise_record "                                   \
+    "WHERE name = $1 AND " STANDBYS " <> '' " lock ") "                                            \
+    "SELECT version, " SHORT_RECORD " FROM locked "                                                \
+    "UNION ALL SELECT version, " SHORT_RECORD " FROM mortise_record "                              \
+    "WHERE name = $1 AND " STANDBYS " = ''"
 #define WAITERS_SIZE "3072" /* the longest list: rows.c */
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
@@ -283,15 +289,13 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT
                    ", " FINDINGS " FROM mortise_meta WHERE key = 'layout'",
                    "mortise_ping", "no"},
-    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. And it waits for
-     * an UPDATE whose commit waits for the standby, of a ghost's behind a pooler, say; what is read is the row that was
-     * locked, as it was left. */
-    [TEXT_RECORD_READ] = {"WITH locked AS (SELECT version, value FROM mortise_record "
-                          "WHERE name = $1 AND " STANDBYS " <> '' FOR NO KEY UPDATE) "
-                          "SELECT version, " SHORT_RECORD " FROM locked "
-                          "UNION ALL SELECT version, " SHORT_RECORD " FROM mortise_record "
-                          "WHERE name = $1 AND " STANDBYS " = ''",
-                          "mortise_record_read", "b"},
+    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. FOR KEY SHARE
+     * conflicts with no other statement of this driver. FOR NO KEY UPDATE waits for an UPDATE whose commit waits for the
+     * standby, and for others that read so, as long as their commits take; what is read is the row that was locked, as it was
+     * left. FOR SHARE would let those in, but a transaction that reads and writes a record could deadlock with another one of
+     * its kind. */
+    [TEXT_RECORD_READ] = {READ_RECORD("FOR KEY SHARE"), "mortise_record_read", "b"},
+    [TEXT_RECORD_AWAIT] = {READ_RECORD("FOR NO KEY UPDATE"), "mortise_record_await", "b"},
     [TEXT_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
                           "ON CONFLICT (name) DO NOTHING RETURNING version",
                           "mortise_record_make", "bb"},

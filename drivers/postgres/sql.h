@@ -26,6 +26,7 @@ enum text {
     TEXT_LIST,   /* from, before (or null) -> name, then as TEXT_READ */
     TEXT_PING, /* our clock in s, whether the schema was found -> server version, layout, findings */
     TEXT_RECORD_READ,  /* name -> version, value */
+    TEXT_RECORD_AWAIT, /* likewise, as it is when a write whose commit hangs is over */
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */
     TEXT_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */

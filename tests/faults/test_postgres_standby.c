@@ -187,21 +187,49 @@ static void test_record(void)
     mortise_close(other, NULL);
 }
 
-static mortise_client *open_patient(const char *name)
+static mortise_client *open_patient(const char *name, const char *pooler)
 {
-    char conninfo[200];
+    char conninfo[200], more[100];
     snprintf(conninfo, sizeof conninfo,
              "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=%s", port, name);
-    return open_as(conninfo, PATIENT, "pooler = yes\ncommand_timeout = 100s\nlock_timeout = 100s");
+    snprintf(more, sizeof more, "pooler = %s\ncommand_timeout = 100s\nlock_timeout = 100s", pooler);
+    return open_as(conninfo, PATIENT, more);
 }
 
-/* One that reads it while the commit of a write hangs waits for that write. Behind a pooler it may be a write of its own,
+/* Those that read it do not wait for each other. */
+static void test_readers(void)
+{
+    struct call readers[2];
+    mortise_client *clients[2];
+    uint64_t version = 0;
+    make_synchronous();
+    for (size_t i = 0; i < 2; i++)
+        clients[i] = open_patient("beside", "no");
+    CU_ASSERT_EQUAL_FATAL(mortise_record_write(clients[0], "read", "old", 3, &version, &detail),
+                          MORTISE_OK);
+    CU_ASSERT_EQUAL(try_for(clients[1], "read", PATIENCE_MS), MORTISE_OK); /* it is connected */
+    CU_ASSERT_FATAL(act("freeze", "only=2"));
+    for (size_t i = 0; i < 2; i++)
+        call_begin(&readers[i], read_record, clients[i], "read");
+    CU_ASSERT(still_asks(&readers[0],
+                         "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' "
+                         "AND application_name = 'beside'"));
+    CU_ASSERT_FATAL(act("thaw", "only=2"));
+    for (size_t i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(call_end(&readers[i]), MORTISE_OK);
+        CU_ASSERT_EQUAL(readers[i].version, version);
+        mortise_close(clients[i], NULL);
+    }
+}
+
+/* Behind a pooler, one that reads it while the commit of a write hangs waits for that write. It may be a write of its own,
  * whose connection was lost, and whose session nobody can look for. */
 static void test_pending_record(void)
 {
     struct call writer = {.text = "new", .size = 3}, reader = {.size = sizeof reader.text};
     make_synchronous();
-    mortise_client *client = open_patient("pending"), *other = open_patient("waiting");
+    mortise_client *client = open_patient("pending", "yes"),
+                   *other = open_patient("waiting", "yes");
     CU_ASSERT_EQUAL_FATAL(
         mortise_record_write(client, "pending", "old", 3, &writer.version, &detail), MORTISE_OK);
     CU_ASSERT_EQUAL_FATAL(
@@ -229,6 +257,7 @@ int main(int argc, char **argv)
         {"a grant while the standby stalls", test_acquire},
         {"a record while the standby stalls", test_record},
         {"a canceled commit while the standby stalls", test_canceled},
+        {"readers of a record while the standby stalls", test_readers},
         {"a record that is being written while the standby stalls", test_pending_record},
         CU_TEST_INFO_NULL,
     };
