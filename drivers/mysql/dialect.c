@@ -179,12 +179,17 @@ static void take_ping(const struct request *request)
 static bool take_record(struct request *request)
 {
     struct cells cells;
-    if (!next_cells(my_request(request)->rows, 3, &cells))
+    if (!next_cells(my_request(request)->rows, 3, &cells)) {
+        request->base.answer =
+            (struct rowlease_answer){.status = MORTISE_BACKEND,
+                                     .trouble = "the row makes no sense; was it written by hand?"};
         return true;
-    if (number(&cells, 2) != 1)
+    }
+    if (number(&cells, 0) != 1)
         return false;
-    locks_record(&request->base, number(&cells, 0), cells.texts[1],
-                 cells.texts[1] != NULL ? cells.lengths[1] : 0);
+    if (cells.texts[1] != NULL)
+        locks_record(&request->base, number(&cells, 1), cells.texts[2],
+                     cells.texts[2] != NULL ? cells.lengths[2] : 0);
     return true;
 }
 

@@ -146,10 +146,13 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                     1, false},
     [TEXT_VERSION] = {"SELECT VERSION(),value," SETTINGS " FROM mortise_meta WHERE name='layout'",
                       1, false},
-    /* The row is written, and so locked, first: what is read then is as durable as this commit. */
-    [TEXT_RECORD_LOOK] = {"UPDATE mortise_record SET looks=looks+1 WHERE name=$a AND " WRITABLE
-                          ";SELECT version,value," WRITABLE " FROM mortise_record WHERE name=$a",
-                          2, true},
+    /* The row is written, and so locked, first: what is read then is as durable as this commit. As above, there is one row:
+     * that there is no record is believed only if the server accepts writes, too. */
+    [TEXT_RECORD_LOOK] =
+        {"UPDATE mortise_record SET looks=looks+1 WHERE name=$a AND " WRITABLE ";SELECT " WRITABLE
+         ",version,mortise_record.value FROM mortise_meta AS meta "
+         "LEFT JOIN mortise_record ON mortise_record.name=$a WHERE meta.name='layout'",
+         2, true},
     [TEXT_RECORD_MAKE] = {"INSERT IGNORE INTO mortise_record(name,version,value,looks) "
                           "SELECT $a,1,$b,0 FROM DUAL WHERE " WRITABLE,
                           1, true},

@@ -16,7 +16,7 @@ enum text_id {
     TEXT_BAR,    /* name, the owner of shared holders -> touched: they are barred */
     TEXT_NAMES, /* from, before (or null) -> name, then as TEXT_LOOK without `writable` and the revision */
     TEXT_VERSION,     /* -> server version, layout, then the settings: enum setting */
-    TEXT_RECORD_LOOK, /* name -> version, value, writable */
+    TEXT_RECORD_LOOK, /* name -> writable, version (null: there is none), value */
     TEXT_RECORD_MAKE, /* name, value -> touched */
     TEXT_RECORD_SWAP, /* name, value, version -> touched */
     TEXT_GHOST_LOOK,  /* connection id, client's address -> a row: it is there */
