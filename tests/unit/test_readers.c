@@ -145,6 +145,25 @@ static void test_bar_without_holders(void)
     CU_ASSERT_EQUAL(share(3, 7, 60000, 7 * S, NULL).status, MORTISE_OK);
 }
 
+/* A writer that read the last reader sets the bar anew when that one has left: the row expires before it. */
+static void test_bar_behind_holders(void)
+{
+    clear();
+    uint64_t token = share(1, 0, 60000, 5 * S, NULL).token;
+    acquire(2, NULL, 1000, 5 * S, NULL);
+    CU_ASSERT_EQUAL(leave(1, token, 6 * S).status, MORTISE_OK);
+    struct holders head = holders_head(&row);
+    head.barred_us = 8 * S;
+    holders_set_head(&row, &head);
+    CU_ASSERT_TRUE(rowlease_valid(&row) && row.expires_us == 7 * S);
+    for (int64_t now = 6 * S; now < 8 * S; now += 250000) {
+        struct rowlease_answer got = share(3, 0, 60000, now, NULL);
+        CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+        CU_ASSERT_EQUAL(got.hint_ms, (8 * S - now) / 1000);
+    }
+    CU_ASSERT_EQUAL(share(3, 0, 60000, 8 * S, NULL).status, MORTISE_OK);
+}
+
 static void test_inspect_all(void)
 {
     mortise_info info;
@@ -351,6 +370,7 @@ int main(void)
         {"permits", test_permits},
         {"as many as there is room for", test_many},
         {"a bar without holders", test_bar_without_holders},
+        {"a bar that outlives its row", test_bar_behind_holders},
         {"inspect and break", test_inspect_all},
         {"bytes that make no sense", test_planted},
         {"the bar of a writer", test_bar},

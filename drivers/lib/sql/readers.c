@@ -44,6 +44,11 @@ bool readers_barred(const struct rowlease_row *row, int64_t now_us)
     return rowlease_shared(row) && holders_empty(row) && holders_head(row).barred_us > now_us;
 }
 
+int64_t readers_bar_end(const struct rowlease_row *row)
+{
+    return holders_head(row).barred_us;
+}
+
 /* ---- acquire ----------------------------------------------------------------------------------- */
 
 static struct holder holder_of(const struct rowlease_row *row, const mortise_op *op,

@@ -22,8 +22,10 @@ void readers_begin(struct rowlease_row *row, const mortise_op *op, struct rowlea
 void readers_wake(struct rowlease_row *row, struct rowlease_time time,
                   struct rowlease_answer *answer);
 
-/* The last holder has left, and a bar is still in force. */
+/* The last holder has left, and a bar is still in force. It may end after the row expires: it may have been set anew by a
+ * caller that had read a holder (BAR). */
 bool readers_barred(const struct rowlease_row *row, int64_t now_us);
+int64_t readers_bar_end(const struct rowlease_row *row);
 
 /* The others need a row that shared holders have now. */
 

@@ -119,6 +119,8 @@ struct rowlease_answer answer_busy(struct rowlease_row *row, const mortise_op *o
 {
     struct rowlease_answer answer = {.status = MORTISE_BUSY};
     answer.hint_ms = (until_us - time.now_us + 999) / 1000;
+    if (answer.hint_ms < 1) /* which would say that nobody knows */
+        answer.hint_ms = 1;
     if (inbox == NULL || (op->flags & MORTISE_OP_TRY) != 0)
         return answer;
     answer.registered = waiter_add(row, inbox, &answer.write);
