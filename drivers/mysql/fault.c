@@ -17,6 +17,8 @@ static const struct {
     {1213, MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_UNDONE, "too many deadlocks"},
     {1020, MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_UNDONE,
      "too many serialization failures"},
+    {3101, MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_UNDONE,
+     "too many certification failures"}, /* Group Replication */
     {1205, MORTISE_UNREACHABLE, true, FAULT_WAITED, "another session keeps the row locked"},
     {1317, MORTISE_UNREACHABLE, true, FAULT_AGAIN, "the statement was canceled"},
     {1969, MORTISE_UNREACHABLE, true, 0, "the statement took longer than command_timeout"},
@@ -31,6 +33,13 @@ static const struct {
     {1026, MORTISE_BACKEND, true, 0, NULL},
     {1047, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* a node of Galera that is not ready */
     {1053, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* shutdown */
+    {3032, MORTISE_UNREACHABLE, true, FAULT_RESET, "the server is in offline mode"},
+    {1180, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* the commit failed */
+    /* a member of Group Replication that leaves the group; or a new primary, while it applies what it has received */
+    {3100, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {3781, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {3782, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {3783, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1927, MORTISE_UNREACHABLE, true, FAULT_RESET, "the connection was killed"},
     {4031, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* idle for wait_timeout */
     /* a new connection */

@@ -58,6 +58,23 @@ static void test_deadlocks(void)
     mortise_close(client, NULL);
 }
 
+/* What a server says that goes away, and a member of Group Replication: it is left, or asked again. */
+static void test_going_away(void)
+{
+    static const int numbers[] = {1180, 3032, 3100, 3101, 3781, 3782, 3783};
+    char action[100];
+    mortise_client *client = open_client("", "");
+    give(take(client, "errors", 0));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        snprintf(action, sizeof action,
+                 "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d, MESSAGE_TEXT = 'x'", numbers[i]);
+        row_fault("errors", 1, action);
+        CU_ASSERT_EQUAL(try_for(client, "errors", PATIENCE_MS), MORTISE_OK);
+        row_fault_end();
+    }
+    mortise_close(client, NULL);
+}
+
 /* One of a group fails; the others are done. */
 static void test_group(void)
 {
@@ -140,6 +157,7 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {
         {"a row that is locked", test_row_locked},
         {"deadlocks, no disk left", test_deadlocks},
+        {"errors of a server that goes away", test_going_away},
         {"one of a group fails", test_group},
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},
