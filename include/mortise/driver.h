@@ -130,7 +130,7 @@ enum {
                                * requests only. A driver that keeps all it needs in the server can ignore the flag */
     MORTISE_OP_NEXT = 1u << 5, /* ACQUIRE: this client holds the name, exclusively, and this is its next caller. A driver may
                                * keep the op for a few milliseconds, to send it together with the RELEASE */
-    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: for callers that an acquire before this one told BUSY. A driver that is not told
+    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: for a queue whose last answer was BUSY. A driver that is not told
                                * when a name becomes free may keep the op until its next look is due. It must not keep
                                * an op without the flag, whose caller has asked for nothing yet */
 };
