@@ -93,6 +93,12 @@ void lease_cancel_acquire(struct driver *driver, mortise_op *op)
 
 /* ---- renew and release ------------------------------------------------------------------------------- */
 
+/* A server that grants less time has taken back what leases were told, and no beat has proven more in time. */
+static bool fell_short(const struct driver *driver, int64_t now_ns)
+{
+    return now_ns >= session_deadline(driver) && now_ns < session_told(driver);
+}
+
 /* Answered without a request: until when the session is proven. in_doubt: the status if that is not known. */
 static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
                   mortise_status in_doubt)
@@ -156,9 +162,14 @@ static void downgrade(struct driver *driver, struct claim *claim, mortise_op *op
 void lease_renew(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
+    int64_t now_ns = now_of(driver);
     bool was_held = claim != NULL && (claim->state == CLAIM_HELD || claim->state == CLAIM_GONE);
-    bool is_held = was_held && claim->state == CLAIM_HELD && claim->ends_ns > now_of(driver);
-    if (was_held && !is_held)
+    bool is_held = was_held && claim->state == CLAIM_HELD && claim->ends_ns > now_ns;
+    if (is_held && fell_short(driver, now_ns)) { /* its node stays until the core has the answer */
+        is_held = false;
+        claim->ends_ns = now_ns;
+        claims_sweep_by(driver, now_ns + NS_PER_MS);
+    } else if (was_held && !is_held)
         claim_drop(driver, claim);
     if (!is_held)
         driver->host->complete(driver->host, op, MORTISE_LOST);
@@ -279,10 +290,27 @@ static void go_on(struct driver *driver, struct claim *claim)
         claim_go(driver, claim);
 }
 
+static void doubt_held(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_HELD)
+        doubt(driver, claim);
+}
+
+/* A client that is cut off hears nothing, so the sweep at the deadline makes the core ask, and be told LOST. */
+static void watch_deadline(struct driver *driver)
+{
+    int64_t now_ns = now_of(driver);
+    if (fell_short(driver, now_ns))
+        claims_each(driver, doubt_held);
+    else if (now_ns < session_told(driver))
+        claims_sweep_by(driver, session_deadline(driver));
+}
+
 void lease_connected(struct driver *driver)
 {
     base_connected(driver);
     claims_each(driver, go_on);
+    watch_deadline(driver);
 }
 
 static void look_again(struct driver *driver, struct claim *claim)
@@ -296,12 +324,6 @@ static void look_again(struct driver *driver, struct claim *claim)
 void lease_event_missed(struct driver *driver)
 {
     claims_each(driver, look_again);
-}
-
-static void doubt_held(struct driver *driver, struct claim *claim)
-{
-    if (claim->state == CLAIM_HELD)
-        doubt(driver, claim);
 }
 
 void lease_suspended(struct driver *driver)
@@ -470,4 +492,5 @@ void lease_sweep(struct driver *driver, int64_t now_ns)
     if (are_stuck(driver))
         session_abandon(driver);
     claims_each(driver, sweep_one);
+    watch_deadline(driver);
 }

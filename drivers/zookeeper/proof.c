@@ -17,11 +17,28 @@ static void prove(struct proof *proof, int64_t instant_ns)
         proof->deadline_ns = deadline_ns;
 }
 
+/* The server gives the session less time from now on, and has heard of it after its newest beat was sent. */
+static void shorten(struct proof *proof, int64_t timeout_ns)
+{
+    int64_t before_ns = proof->deadline_ns;
+    proof->timeout_ns = timeout_ns;
+    proof->deadline_ns = 0;
+    prove(proof, proof->newest_ns);
+    if (proof->deadline_ns >= before_ns)
+        proof->deadline_ns = before_ns;
+    else if (before_ns > proof->told_ns)
+        proof->told_ns = before_ns;
+}
+
 void proof_connected(struct proof *proof, int64_t timeout_ms, int64_t tick_ms)
 {
     bool is_new = proof->timeout_ns == 0;
-    proof->timeout_ns = timeout_ms * NS_PER_MS;
-    proof->half_tick_ns = proof->timeout_ns / 4; /* a timeout is two ticks or more */
+    int64_t timeout_ns = timeout_ms * NS_PER_MS;
+    if (is_new)
+        proof->timeout_ns = timeout_ns;
+    else if (timeout_ns < proof->timeout_ns)
+        shorten(proof, timeout_ns);
+    proof->half_tick_ns = timeout_ns / 4; /* a timeout is two ticks or more */
     if (tick_ms > 0)
         proof->half_tick_ns = tick_ms * NS_PER_MS / 2;
     proof->count = 0;

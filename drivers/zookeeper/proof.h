@@ -13,6 +13,14 @@
  * Hence the session expires no earlier than the sending of P + timeout. A later leader starts all sessions with their full
  * timeout, after a quorum has left the leader that committed R.
  *
+ * Which timeout? Each server has limits of its own, and grants a timeout at each connection. The leader counts with that of the
+ * connection that it last heard of, and an expiry moves to an earlier instant too; a later leader counts with that of the
+ * making. So the smallest one that was granted in this session counts. A connection with a smaller one takes back what was
+ * proven: the leader has heard of it after the newest beat before it was sent (a beat that is known to be answered or lost by
+ * then), so the session expires no earlier than that + the smaller timeout. A lease that was told more (`told_ns`) cannot be
+ * told less: the core only extends deadlines. If the deadline passes before beats prove more, the driver says that it
+ * is LOST (lease.c). If the reply to the connection is lost, nobody can know: docs/promises.md asks for equal limits.
+ *
  * Nothing in this depends on how far the beats are apart, or on what was sent between them: any three beats of one connection
  * with these two distances are a proof, and without them there is none. So a pace can be chosen freely, and an extra
  * beat at any time is safe. Three are needed: without P's answer nobody knows that there was a leader then; without the
@@ -38,9 +46,10 @@
 #define PROOF_BEATS 8 /* how many are kept: enough for the candidates of one proof */
 
 struct proof {
-    int64_t timeout_ns;   /* as the server granted it; 0: not connected yet */
+    int64_t timeout_ns;   /* the smallest that was granted; 0: not connected yet */
     int64_t half_tick_ns; /* a follower reports to its leader at least this often */
     int64_t deadline_ns;  /* 0: nothing is proven */
+    int64_t told_ns;      /* what was proven before a smaller timeout took it back; 0: that did not happen */
     int64_t newest_ns;    /* when the newest beat was sent that was answered or lost */
     int64_t resumed_ns; /* what the first beat answered on this connection will prove; 0: nothing */
     size_t count;       /* of beats on this connection; the last ones are kept in: */

@@ -336,6 +336,11 @@ int64_t session_deadline(const struct driver *driver)
     return driver->session == NULL ? 0 : driver->session->beats.proof.deadline_ns;
 }
 
+int64_t session_told(const struct driver *driver)
+{
+    return driver->session == NULL ? 0 : driver->session->beats.proof.told_ns;
+}
+
 bool session_is_well(const struct driver *driver, int64_t now_ns)
 {
     return is_connected(driver) && !beats_are_late(driver, now_ns);

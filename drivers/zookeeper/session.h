@@ -47,7 +47,7 @@
  *
  * THE DEADLINE of all leases is what the beats prove; proof.h has the argument, beat.h the events, pace.h how many beats there
  * are. A renewal is answered from it without a request, unless the connection is lost or a beat is overdue: then it fails,
- * and the lease is SUSPECT.
+ * and the lease is SUSPECT. If a server that grants less time has made it earlier, and it passes, a renewal says LOST.
  *
  * CLOSING. zookeeper_close() may wait for seconds, and joins the library's threads. So a session is closed on a thread of
  * its own, and the last one in close(), which also joins those threads: nothing posts after it. Requests that the library
@@ -103,7 +103,7 @@ static inline bool is_ready(const struct driver *driver)
     return is_connected(driver) && driver->session->state != SESSION_LEAVING;
 }
 
-/* As the servers granted it; before the connection as the config wants it. */
+/* As the servers granted it, the smallest one; before the connection as the config wants it. */
 static inline int64_t session_timeout_ns(const struct driver *driver)
 {
     int64_t granted_ns = driver->session->beats.proof.timeout_ns;
@@ -122,6 +122,8 @@ void session_abandon(struct driver *driver);
 void session_wake(struct driver *driver);
 /* Until when the session is proven to live; 0: nothing is proven. */
 int64_t session_deadline(const struct driver *driver);
+/* Until when leases may count, though it is proven no more (proof.h); 0: no longer than what is proven. */
+int64_t session_told(const struct driver *driver);
 /* The session is connected, and no beat is overdue. */
 bool session_is_well(const struct driver *driver, int64_t now_ns);
 /* A call begins that may have to wait for a connection, for no longer than connect_timeout: returns its instant. */

@@ -51,6 +51,7 @@ static struct node *nodes;
 static zhandle_t *client; /* the one that is not closed */
 static int64_t zxid, sessions;
 static bool heard;
+int fake_timeout_ms = FAKE_TIMEOUT_MS;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
@@ -252,6 +253,7 @@ void fake_reset(bool close_is_heard)
     DL_APPEND(nodes, root); /* its path is "" */
     zxid = 100;
     heard = close_is_heard;
+    fake_timeout_ms = FAKE_TIMEOUT_MS;
 }
 
 bool fake_connect(void)
@@ -447,7 +449,7 @@ const clientid_t *zoo_client_id(zhandle_t *zh)
 int zoo_recv_timeout(zhandle_t *zh)
 {
     (void)zh;
-    return FAKE_TIMEOUT_MS;
+    return fake_timeout_ms;
 }
 
 typedef void any_completion(void);

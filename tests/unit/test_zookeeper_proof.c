@@ -64,6 +64,56 @@ static void test_reconnection_needs_a_beat(void)
     CU_ASSERT_EQUAL(proof.deadline_ns, proven(4000, 6000));
 }
 
+/* The servers forget what a longer timeout promised. */
+static void test_reconnection_grants_less(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 30000, 2000);
+    int64_t before = proof.deadline_ns;
+    proof_unanswered(&proof, 3000 * MS);
+    proof_connected(&proof, 10000, 2000);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(3000, 10000));
+    CU_ASSERT_EQUAL(proof.told_ns, before);
+    proof_answered(&proof, 4000 * MS, 4010 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(3000, 10000));
+    proof_answered(&proof, 5100 * MS, 5110 * MS);
+    proof_answered(&proof, 5120 * MS, 5130 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(4000, 10000));
+    proof_connected(&proof, 5000,
+                    2000); /* a beat was answered meanwhile, so less is known than before */
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(5120, 5000));
+    CU_ASSERT_EQUAL(proof.told_ns, before); /* the longest of all */
+}
+
+/* What was proven ends sooner than that: it stays. */
+static void test_less_is_enough(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 10000, 2000);
+    int64_t before = proof.deadline_ns;
+    proof_unanswered(&proof, 9000 * MS);
+    proof_connected(&proof, 6000, 2000);
+    CU_ASSERT_EQUAL(proof.deadline_ns, before);
+    CU_ASSERT_EQUAL(proof.told_ns, 0);
+}
+
+/* The next leader would start the session with the timeout of its making. */
+static void test_reconnection_grants_more(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 10000, 0);
+    proof_unanswered(&proof, 3000 * MS);
+    proof_connected(&proof, 20000, 0);
+    proof_answered(&proof, 4000 * MS, 4010 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(3000, 10000));
+    CU_ASSERT_EQUAL(proof.half_tick_ns, 5000 * MS); /* its tick may be longer, too */
+    proof_connected(&proof, 10000, 0);
+    CU_ASSERT_EQUAL(proof.told_ns, 0);
+}
+
 static void test_tick_unknown(void)
 {
     struct proof proof;
@@ -381,6 +431,9 @@ static CU_TestInfo tests[] = {
     {"the making of a session counts at once", test_making_counts_at_once},
     {"three beats", test_three_beats},
     {"a reconnection needs a beat", test_reconnection_needs_a_beat},
+    {"a reconnection grants less", test_reconnection_grants_less},
+    {"a reconnection grants less, and that is enough", test_less_is_enough},
+    {"a reconnection grants more", test_reconnection_grants_more},
     {"the pace keeps a fifth", test_pace_keeps_a_fifth},
     {"a holder keeps half", test_holder_keeps_half},
     {"the pace of a client that only waits", test_quiet_pace},

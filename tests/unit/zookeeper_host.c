@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct posted {
 };
 
 int64_t now_ns = 1000 * 1000 * MS;
+int doubts;
+char told[512];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct posted *first_posted, **last_posted = &first_posted;
 
@@ -41,10 +44,17 @@ static void host_complete(mortise_host *host, mortise_op *op, mortise_status sta
 
 static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
                       bool retryable, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
 {
+    va_list arguments;
     (void)native;
     (void)retryable;
-    (void)format;
+    va_start(arguments, format);
+    vsnprintf(told, sizeof(told), format, arguments);
+    va_end(arguments);
     host_complete(host, op, status);
 }
 
@@ -77,6 +87,7 @@ static void host_doubt(mortise_host *host, const char *name, size_t name_len)
     (void)host;
     (void)name;
     (void)name_len;
+    doubts++;
 }
 
 static mortise_resolved resolved;

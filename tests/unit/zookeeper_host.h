@@ -12,6 +12,8 @@
 #define HOUR_MS 3600000 /* as connect_timeout: no call fails for want of a connection */
 
 extern int64_t now_ns;
+extern int doubts;     /* how often the driver asked for a renewal */
+extern char told[512]; /* the text of the last failure */
 extern const mortise_module *const module;
 extern void *driver_ctx; /* of the driver that is open */
 

@@ -1,0 +1,123 @@
+/* test_zookeeper_session.c - the session of the ZooKeeper driver on an ensemble in memory: what the servers grant when it is
+ * connected again, and what becomes of the leases. */
+#include "fake_zookeeper.h"
+#include "suite.h"
+#include "zookeeper_host.h"
+
+static void settle(void)
+{
+    while (run_posted() || fake_step())
+        continue;
+}
+
+static void open_connected(void)
+{
+    fake_reset(true);
+    fake_make("/r");
+    fake_make("/r/x");
+    open_driver(false, HOUR_MS);
+    while (!fake_connect())
+        if (!run_posted())
+            pass_time();
+    settle();
+}
+
+static void connect_again(int cut_for_ms)
+{
+    int64_t until_ns = now_ns + cut_for_ms * MS;
+    fake_cut(0);
+    while (run_posted())
+        continue;
+    while (now_ns < until_ns)
+        pass_time();
+    CU_ASSERT(fake_connect());
+    while (run_posted())
+        continue;
+}
+
+static bool finish(const mortise_op *op)
+{
+    for (int i = 0; i < 1000 && op->issuer == NULL; i++)
+        if (!run_posted() && !fake_step())
+            pass_time();
+    return op->issuer != NULL;
+}
+
+static mortise_op hold(void)
+{
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+    start(&op);
+    CU_ASSERT(finish(&op));
+    CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+    return op;
+}
+
+static mortise_status renew(mortise_op *op)
+{
+    *op = op_of(MORTISE_OP_RENEW, 1);
+    start(op);
+    CU_ASSERT_PTR_NOT_NULL(op->issuer);
+    return op->status;
+}
+
+static void release_and_close(mortise_status status)
+{
+    mortise_op op = op_of(MORTISE_OP_RELEASE, 1);
+    bool first;
+    start(&op);
+    CU_ASSERT(finish(&op));
+    CU_ASSERT_EQUAL(op.status, status);
+    CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 0);
+    settle();
+    close_driver();
+}
+
+/* ---- another timeout ---------------------------------------------------------------------------------------- */
+
+/* A lease was told ten seconds, and the next server grants three. The core cannot shorten its deadline, so the driver makes
+ * it ask as soon as three seconds have passed without a proof, and says LOST. */
+static void test_granted_less_and_cut_off(void)
+{
+    mortise_op held, renewal;
+    bool first;
+    open_connected();
+    held = hold();
+    settle();
+    fake_timeout_ms = 3000;
+    connect_again(0); /* from now on the client is cut off, and hears nothing of that */
+    int64_t from_ns = now_ns, told_ns = held.from_ns + held.good_for_ms * MS;
+    int before = doubts;
+    while (doubts == before && now_ns < told_ns)
+        pass_time();
+    CU_ASSERT(now_ns - from_ns <= 3000 * MS);
+    CU_ASSERT(now_ns - from_ns > 2000 * MS); /* and not before it is needed */
+    CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 1);
+    CU_ASSERT_EQUAL(renew(&renewal), MORTISE_LOST);
+    release_and_close(MORTISE_OK);
+}
+
+/* While beats are answered, it is renewed for less at a time. */
+static void test_granted_less_and_renewed(void)
+{
+    mortise_op renewal;
+    open_connected();
+    hold();
+    settle();
+    fake_timeout_ms = 3000;
+    connect_again(0);
+    for (int64_t until_ns = now_ns + 2LL * FAKE_TIMEOUT_MS * MS; now_ns < until_ns;) {
+        settle();
+        CU_ASSERT_EQUAL(renew(&renewal), MORTISE_OK);
+        CU_ASSERT(renewal.good_for_ms <= 3000);
+        pass_time();
+    }
+    release_and_close(MORTISE_OK);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {{"granted less, and cut off", test_granted_less_and_cut_off},
+                           {"granted less, and renewed", test_granted_less_and_renewed},
+                           CU_TEST_INFO_NULL};
+    return suite_run("zookeeper session", tests);
+}
