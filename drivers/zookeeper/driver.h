@@ -15,6 +15,7 @@
  *   beat.c      its beats (beat.h has the table); pace.c: when it beats
  *   proof.c     until when the session is proven to live
  *   servers.c   the list of servers: looks names up, joins addresses
+ *   threads.c   whether the library can have its threads
  *   request.c   requests, and the mailbox of the library's threads
  *   watch.c     how much room the watches take
  *   fault.c     errors: codes, statuses, messages
@@ -151,6 +152,11 @@ bool servers_asking(const struct driver *driver);
 /* "192.0.2.1:2181,…", all addresses that are known; the caller frees it. NULL: none, or no memory. */
 char *servers_text(const struct driver *driver);
 void servers_free(struct driver *driver);
+
+/* ---- threads.c ------------------------------------------------------------------------------------ */
+
+/* Two threads can be had now. Call it with all signals blocked. */
+bool threads_are_there(void);
 
 /* ---- watch.c -------------------------------------------------------------------------------------- */
 

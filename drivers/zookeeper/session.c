@@ -26,15 +26,24 @@ static void be_quiet(const char *message)
     (void)message;
 }
 
+/* NULL: no memory, or no threads. */
 static zhandle_t *open_handle(struct driver *driver, struct session *session, const char *servers)
 {
+    static const char no_thread[] = "no thread could be had for a session";
     sigset_t all, before; /* signals belong to the application's threads */
     int timeout_ms = (int)driver->values[OPTION_SESSION_TIMEOUT].number;
+    zhandle_t *zh = NULL;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    zhandle_t *zh = zookeeper_init2(servers, watch_session, timeout_ms, NULL, session,
-                                    ZOO_NO_LOG_CLIENTENV, be_quiet);
+    bool there = threads_are_there();
+    if (there)
+        zh = zookeeper_init2(servers, watch_session, timeout_ms, NULL, session,
+                             ZOO_NO_LOG_CLIENTENV, be_quiet);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!there)
+        snprintf(driver->trouble, sizeof(driver->trouble), "%s", no_thread);
+    else if (strcmp(driver->trouble, no_thread) == 0)
+        driver->trouble[0] = '\0';
     if (zh != NULL)
         zoo_set_servers_resolution_delay(zh, -1);
     return zh;

@@ -4,6 +4,26 @@
 #include "suite.h"
 #include "zookeeper_host.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+
+static int threads = -1; /* how many can be had; -1: any number */
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
+{
+    if (threads == 0)
+        return EAGAIN;
+    threads -= threads > 0;
+    return __real_pthread_create(thread, attributes, run, argument);
+}
+
 static void settle(void)
 {
     while (run_posted() || fake_step())
@@ -114,10 +134,42 @@ static void test_granted_less_and_renewed(void)
     release_and_close(MORTISE_OK);
 }
 
+/* ---- no threads --------------------------------------------------------------------------------------------- */
+
+/* The real library would end the process. No thread can be had, or one of two. */
+static void test_no_threads(void)
+{
+    for (int some = 0; some < 2; some++) {
+        mortise_op fails = op_of(MORTISE_OP_ACQUIRE, 2), goes;
+        fake_reset(true);
+        fake_make("/r");
+        fake_make("/r/x");
+        open_driver(false, 2000);
+        threads = some;
+        start(&fails);
+        while (fails.issuer == NULL) {
+            threads = some;
+            CU_ASSERT_FALSE_FATAL(fake_connect()); /* no handle */
+            if (!run_posted())
+                pass_time();
+        }
+        CU_ASSERT_EQUAL(fails.status, MORTISE_UNREACHABLE);
+        CU_ASSERT_PTR_NOT_NULL(strstr(told, "no thread could be had"));
+        threads = -1;
+        while (!fake_connect())
+            if (!run_posted())
+                pass_time();
+        goes = hold();
+        CU_ASSERT_EQUAL(goes.status, MORTISE_OK);
+        release_and_close(MORTISE_OK);
+    }
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"granted less, and cut off", test_granted_less_and_cut_off},
                            {"granted less, and renewed", test_granted_less_and_renewed},
+                           {"no threads", test_no_threads},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper session", tests);
 }
