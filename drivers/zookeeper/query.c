@@ -81,6 +81,7 @@ void query_start(struct driver *driver, mortise_op *op, query_begin *begin)
         driver->host->complete(driver->host, op, MORTISE_NOMEM);
         return;
     }
+    session_ask(driver);
     query->op = op;
     query->begin = begin;
     query->asked_ns = session_patience(driver);

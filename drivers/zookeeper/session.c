@@ -309,6 +309,12 @@ void session_wake(struct driver *driver)
         session_abandon(driver);
 }
 
+void session_ask(struct driver *driver)
+{
+    if (driver->session != NULL && driver->session->state == SESSION_ASLEEP)
+        session_abandon(driver); /* nothing is held or wanted in it */
+}
+
 static bool may_leave(const struct driver *driver)
 {
     return driver->session != NULL && driver->session->state == SESSION_LEAVING &&

@@ -16,6 +16,7 @@
  *   connection lost             -           SUSPENDED  -          ASLEEP     -          abandoned
  *   nothing wanted for long     -           RESTING    ASLEEP     -          -          -
  *   a claim comes               -           -          -          LEAVING b  abandoned  -
+ *   a query comes               -           -          -          -          abandoned  -
  *   the last query is answered  -           -          -          -          -          abandoned
  *   unproven for too long c     -           abandoned  abandoned  -          -          -
  *   only REFUSED claims left    -           abandoned  -          -          -          -
@@ -43,7 +44,10 @@
  * pings keep the session alive, and the servers answer those without a write. The proof grows old meanwhile, and a new one
  * takes half a tick at the least. So the next claim gets a new session, because the making of one is a proof at once. Queries that
  * are open in the old session are answered first (LEAVING): if it ended earlier, a list would begin anew, and nobody would
- * know whether a break was done. A query that comes meanwhile waits for the new session.
+ * know whether a break was done. A query that comes meanwhile waits for the new session. A query that comes while the
+ * connection is lost makes a new session too: servers that have lost or restored their data close each connection of a client
+ * that has seen more than they have, before they look whether its session has expired, and a client without beats would never
+ * give it up.
  *
  * THE DEADLINE of all leases is what the beats prove; proof.h has the argument, beat.h the events, pace.h how many beats there
  * are. A renewal is answered from it without a request, unless the connection is lost or a beat is overdue: then it fails,
@@ -116,6 +120,8 @@ void session_servers_known(struct driver *driver);
 void session_turn(struct driver *driver, int64_t now_ns);
 void session_due(const struct driver *driver, int64_t *due_ns);
 void session_close_all(struct driver *driver);
+/* A query comes. */
+void session_ask(struct driver *driver);
 /* Abandons the session; the driver makes another one. */
 void session_abandon(struct driver *driver);
 /* A claim is about to begin and needs a session that is proven: a session that rests makes room for another. */

@@ -51,7 +51,7 @@ static struct node *nodes;
 static zhandle_t *client; /* the one that is not closed */
 static int64_t zxid, sessions;
 static bool heard;
-int fake_timeout_ms = FAKE_TIMEOUT_MS;
+int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
@@ -415,6 +415,7 @@ zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, co
     zh->context = context;
     pthread_mutex_lock(&lock);
     client = zh;
+    fake_handles++;
     pthread_mutex_unlock(&lock);
     return zh;
 }

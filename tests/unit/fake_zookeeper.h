@@ -11,6 +11,7 @@
 #define FAKE_TIMEOUT_MS 10000
 
 extern int fake_timeout_ms; /* that the servers grant; fake_reset() sets it to FAKE_TIMEOUT_MS */
+extern int fake_handles;    /* how many were made */
 
 /* Forgets all nodes. close_is_heard: when a client closes a session, the servers end it; else its nodes stay. */
 void fake_reset(bool close_is_heard);

@@ -1,5 +1,5 @@
 /* test_zookeeper_session.c - the session of the ZooKeeper driver on an ensemble in memory: what the servers grant when it is
- * connected again, and what becomes of the leases. */
+ * connected again, and what becomes of the leases; a client that only asks; no threads for the library. */
 #include "fake_zookeeper.h"
 #include "suite.h"
 #include "zookeeper_host.h"
@@ -134,6 +134,34 @@ static void test_granted_less_and_renewed(void)
     release_and_close(MORTISE_OK);
 }
 
+/* ---- a client that only asks -------------------------------------------------------------------------------- */
+
+/* Servers that have lost their data do not connect its session again, and do not say that it has expired. */
+static void test_asks_while_asleep(void)
+{
+    mortise_info info = {.size = sizeof(info)};
+    mortise_op asks = op_of(MORTISE_OP_INSPECT, 0);
+    asks.info = &info;
+    open_connected();
+    int handles = fake_handles;
+    for (int64_t until_ns = now_ns + 3LL * FAKE_TIMEOUT_MS * MS; now_ns < until_ns;)
+        if (!run_posted() && !fake_step())
+            pass_time();
+    fake_cut(0);
+    while (run_posted())
+        continue;
+    start(&asks);
+    for (int i = 0; i < 100 && fake_handles == handles; i++)
+        if (!run_posted())
+            pass_time();
+    CU_ASSERT_EQUAL(fake_handles, handles + 1);
+    CU_ASSERT(fake_connect());
+    CU_ASSERT(finish(&asks));
+    CU_ASSERT_EQUAL(asks.status, MORTISE_OK);
+    settle();
+    close_driver();
+}
+
 /* ---- no threads --------------------------------------------------------------------------------------------- */
 
 /* The real library would end the process. No thread can be had, or one of two. */
@@ -169,6 +197,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {{"granted less, and cut off", test_granted_less_and_cut_off},
                            {"granted less, and renewed", test_granted_less_and_renewed},
+                           {"a query of a client that is asleep", test_asks_while_asleep},
                            {"no threads", test_no_threads},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper session", tests);

@@ -184,9 +184,30 @@ static void test_never_near_its_end(void)
     }
 }
 
+/* ---- the data of the servers is lost ---------------------------------------------------------------------------- */
+
+/* A client that only asks from then on: the server closes each connection of its session, and never says that it has expired.
+ * The last test of the set, because that is true of the stage's own handle, too. */
+static void test_data_lost(void)
+{
+    mortise_client *client = client_direct(BRIEF);
+    struct asker lists = {.name = "nothing"};
+    char data[300];
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
+    CU_ASSERT(test_poll(wrote_nothing, client, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(stage_server("kill", 1));
+    snprintf(data, sizeof data, "%s/1", stage.folder);
+    test_folder_remove(data);
+    CU_ASSERT_FATAL(stage_server("start", 1));
+    EXPECT(OK, mortise_list(client, "", count_name, &lists, &detail));
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
+    client_end(client);
+}
+
 const CU_TestInfo rest_tests[] = {
     {"a client that has nothing rests", test_rests},
     {"queries of a client that rests, and an acquire", test_queries_at_rest},
     {"never near its end", test_never_near_its_end},
+    {"the data is lost while a client rests", test_data_lost},
     CU_TEST_INFO_NULL,
 };
