@@ -282,6 +282,8 @@ void claim_watch_before(struct driver *driver, struct claim *claim);
 /* ---- tokens.c ------------------------------------------------------------------------------------- */
 
 void base_connected(struct driver *driver);
+/* The base was raised, or may have been. */
+void base_changed(struct driver *driver);
 /* An event; false: of another node. */
 bool base_event(struct driver *driver, const char *path);
 /* If kazoo says in the folder how many leases its semaphore has, the acquire fails with another number (INVALID). False: not

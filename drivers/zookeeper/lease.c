@@ -320,9 +320,11 @@ static void look_again(struct driver *driver, struct claim *claim)
         claim->look_ns = 0;
 }
 
-/* It may have been the end of a held claim's node, of which no watch tells a second time: go_on() looks, or the next sweep. */
+/* It may have been the end of a held claim's node, of which no watch tells a second time: go_on() looks, or the next sweep.
+ * Or somebody raised the base of the tokens. */
 void lease_event_missed(struct driver *driver)
 {
+    base_changed(driver);
     claims_each(driver, look_again);
 }
 

@@ -59,14 +59,19 @@ void base_connected(struct driver *driver)
     ask(driver); /* what is known is of another connection, at another server */
 }
 
+void base_changed(struct driver *driver)
+{
+    driver->base_step++;
+    driver->base_state = BASE_UNKNOWN;
+    driver->base_changed_ns = now_of(driver);
+}
+
 bool base_event(struct driver *driver, const char *path)
 {
     size_t root = strlen(driver->root);
     if (strlen(path) <= root || strcmp(path + root, "/" NODE) != 0)
         return false;
-    driver->base_step++;
-    driver->base_state = BASE_UNKNOWN;
-    driver->base_changed_ns = now_of(driver);
+    base_changed(driver);
     return true;
 }
 

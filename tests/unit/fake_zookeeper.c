@@ -344,6 +344,28 @@ const char *fake_make(const char *path)
     return node == NULL ? NULL : node->path;
 }
 
+void fake_write(const char *path, const char *data)
+{
+    pthread_mutex_lock(&lock);
+    struct node *node = find(path);
+    if (node == NULL)
+        make(path, data, (int)strlen(data), ZOO_PERSISTENT, -1, &node);
+    else
+        set_data(node, data, (int)strlen(data));
+    tell();
+    pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_czxid(const char *folder)
+{
+    const struct node *node;
+    DL_FOREACH (nodes, node)
+        if (strncmp(node->path, folder, strlen(folder)) == 0 && client != NULL &&
+            node->stat.ephemeralOwner == client->id.client_id)
+            return node->stat.czxid;
+    return 0;
+}
+
 bool fake_delete(const char *path)
 {
     pthread_mutex_lock(&lock);

@@ -30,7 +30,11 @@ void fake_end_old_sessions(void);
 
 /* A node that another client makes, with a number if the path ends with '-'; the path that it has. */
 const char *fake_make(const char *path);
+/* Another client writes this node, and makes it if it is missing. */
+void fake_write(const char *path, const char *data);
 bool fake_delete(const char *path);
+/* The czxid of the client's first node below this folder; 0: it has none. */
+int64_t fake_czxid(const char *folder);
 /* A node below this folder. False: there is none. */
 bool fake_delete_first(const char *folder);
 /* How many nodes there are below this folder; *first: whether the first of them by number is of the client. */

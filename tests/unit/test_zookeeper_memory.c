@@ -188,6 +188,38 @@ static void test_own_is_missed(void)
     release_and_close(1, MORTISE_LOST);
 }
 
+/* The event was that of the tokens' base, while a list is on its way that shows a waiter as the first. */
+static void test_base_is_missed(void)
+{
+    const int64_t base = 1000000;
+    mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), waits = op_of(MORTISE_OP_ACQUIRE, 2);
+    bool first;
+    open_with_folder();
+    fake_make("/r/y");
+    const char *rival = fake_make("/r/y/_c_y-lock-");
+    start(&held);
+    finish_with(&held, MORTISE_OK);
+    waits.name = "y";
+    start(&waits);
+    while (fake_contenders("/r/y", &first) < 2)
+        go_on();
+    settle();
+    CU_ASSERT(fake_delete(rival));
+    CU_ASSERT(run_posted()); /* the list is on its way */
+    mallocs = 1;
+    fake_write("/r/%tokens", "1000000");
+    CU_ASSERT_EQUAL(mallocs, 0);
+    settle();
+    finish_with(&waits, MORTISE_OK);
+    CU_ASSERT_EQUAL(waits.token, (uint64_t)(fake_czxid("/r/y/") + base));
+    fake_cut(0); /* the session is suspended, and lives on */
+    mortise_op release = op_of(MORTISE_OP_RELEASE, 2);
+    release.name = "y";
+    start(&release);
+    finish_with(&release, MORTISE_OK);
+    release_and_close(1, MORTISE_OK);
+}
+
 /* A shared acquire reads that the exclusive node before it is shared by now, and has no memory for its name. It looks again
  * later. A try does not: it fails for want of memory, and is not refused. */
 static void forget_opened(uint32_t flags)
@@ -235,6 +267,7 @@ int main(void)
                            {"deleted, and not told", test_deleted_is_missed},
                            {"not told, with a lease", test_missed_by_a_holder},
                            {"its own end, and not told", test_own_is_missed},
+                           {"the base of the tokens, and not told", test_base_is_missed},
                            {"opened, and forgotten", test_opened_is_forgotten},
                            {"a try forgets that it is opened", test_opened_is_forgotten_by_a_try},
                            CU_TEST_INFO_NULL};
