@@ -96,13 +96,14 @@ static void other_permits_met(struct driver *driver, struct request *request)
     claim_drop(driver, claim);
 }
 
-/* Waits for this node. False: the acquire has failed. */
-static bool wait_for(struct driver *driver, struct claim *claim, const char *node)
+/* Waits for this node. until_ns: 0, or until when for its permits. False: the acquire has failed. */
+static bool wait_for(struct driver *driver, struct claim *claim, const char *node, int64_t until_ns)
 {
     char *before = strdup(node);
     free(claim->before);
     claim->before = before;
-    claim->crowded = claim->other_permits = false;
+    claim->crowded = false;
+    claim->permits_until_ns = until_ns;
     if (before == NULL)
         claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
     else
@@ -114,17 +115,17 @@ static bool wait_for(struct driver *driver, struct claim *claim, const char *nod
  * may wait watches it for a while before it fails. */
 static void meet_other_permits(struct driver *driver, struct claim *claim, const char *node)
 {
-    bool has_waited = claim->other_permits && strcmp(text_of(claim->before), node) == 0;
+    bool is_known = claim->permits_until_ns != 0 && strcmp(text_of(claim->before), node) == 0;
+    int64_t until_ns = is_known ? claim->permits_until_ns : now_of(driver) + PERMITS_NS;
     if (claim->look != LOOK_SURE) {
         claim_list(driver, claim, LOOK_SURE);
         return;
     }
-    if (!has_waited && !claim_is_try(claim)) {
-        if (!wait_for(driver, claim, node))
+    if (now_of(driver) < until_ns && !claim_is_try(claim)) {
+        if (!wait_for(driver, claim, node, until_ns))
             return;
-        claim->other_permits = true;
         claim_watch_before(driver, claim);
-        claim_retry(driver, claim, PERMITS_NS);
+        claim_retry(driver, claim, until_ns - now_of(driver));
         return;
     }
     claim->step++;
@@ -179,7 +180,7 @@ static void watch_crowd(struct driver *driver, struct claim *claim, const struct
 static void wait_behind(struct driver *driver, struct claim *claim, const struct children *children,
                         const struct seeker *seeker, const struct queue_view *view)
 {
-    if (!wait_for(driver, claim, view->before))
+    if (!wait_for(driver, claim, view->before, 0))
         return;
     claim->crowded = view->crowded;
     if (claim->crowded)

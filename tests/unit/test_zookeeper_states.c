@@ -388,12 +388,45 @@ static void test_other_permits(void)
     CU_ASSERT_EQUAL(took_ns, 0);
 }
 
+/* A connection that is lost meanwhile does not make the half second shorter. */
+static void test_other_permits_and_a_cut(void)
+{
+    struct run run = {.op = op_of(MORTISE_OP_ACQUIRE, 1)};
+    mortise_status status;
+    fake_reset(true);
+    fake_make("/r");
+    fake_make("/r/x");
+    fake_make("/r/x/_c_x-s3-mortise-lock-");
+    open_driver(false, HOUR_MS);
+    while (!fake_connect())
+        if (!run_posted())
+            pass_time();
+    while (run_posted() || fake_step())
+        continue;
+    int64_t from_ns = now_ns;
+    run.op.mode = MORTISE_SHARED;
+    run.op.permits = 5;
+    start(&run.op);
+    while (run_posted() || fake_step())
+        continue;
+    now_ns += 100 * MS;
+    fake_cut(0);
+    CU_ASSERT(finish(&run, &run.op));
+    CU_ASSERT_EQUAL(run.op.status, MORTISE_INVALID);
+    CU_ASSERT(now_ns - from_ns >= 500 * MS && now_ns - from_ns < 1000 * MS);
+    CU_ASSERT(release(&run, 1, &status));
+    while (run_posted() || fake_step())
+        continue;
+    close_driver();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"each fault at each request", test_each_fault_at_each_request},
                            {"two faults", test_two_faults},
                            {"found, and gone", test_found_and_gone},
                            {"another number of permits", test_other_permits},
+                           {"another number of permits, and a cut", test_other_permits_and_a_cut},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper states", tests);
 }
