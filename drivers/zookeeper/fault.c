@@ -86,9 +86,17 @@ void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, in
 
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
 {
-    char name[QUOTED_SIZE];
+    char name[QUOTED_SIZE], server[NI_MAXHOST];
     if (driver->refused != 0) {
         fault_tell(driver, op, MORTISE_BACKEND, driver->refused);
+        return;
+    }
+    if (is_connected(driver)) {
+        driver->host->fail(driver->host, op, status, ZOPERATIONTIMEOUT, true,
+                           "ZooKeeper %.200s: connected, and no answer; is the ensemble slow, or "
+                           "without a leader? (%s%s)",
+                           fault_server(driver, server, sizeof(server)), verb_of(op),
+                           quoted(driver, op, name));
         return;
     }
     driver->host->fail(driver->host, op, status, ZCONNECTIONLOSS, true,

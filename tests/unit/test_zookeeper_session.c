@@ -162,6 +162,29 @@ static void test_asks_while_asleep(void)
     close_driver();
 }
 
+/* ---- no answer ---------------------------------------------------------------------------------------------- */
+
+static void test_connected_without_an_answer(void)
+{
+    mortise_op renewal;
+    open_connected();
+    hold();
+    settle();
+    for (int64_t until_ns = now_ns + FAKE_TIMEOUT_MS / 2 * MS; now_ns < until_ns;)
+        pass_time(); /* a beat is sent, and not answered */
+    CU_ASSERT_EQUAL(renew(&renewal), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, "connected, and no answer"));
+    settle();
+    CU_ASSERT_EQUAL(renew(&renewal), MORTISE_OK);
+    fake_cut(0);
+    while (run_posted())
+        continue;
+    CU_ASSERT_EQUAL(renew(&renewal), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, "no connection"));
+    CU_ASSERT(fake_connect());
+    release_and_close(MORTISE_OK);
+}
+
 /* ---- no threads --------------------------------------------------------------------------------------------- */
 
 /* The real library would end the process. No thread can be had, or one of two. */
@@ -198,6 +221,7 @@ int main(void)
     CU_TestInfo tests[] = {{"granted less, and cut off", test_granted_less_and_cut_off},
                            {"granted less, and renewed", test_granted_less_and_renewed},
                            {"a query of a client that is asleep", test_asks_while_asleep},
+                           {"connected, without an answer", test_connected_without_an_answer},
                            {"no threads", test_no_threads},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper session", tests);
