@@ -5,7 +5,8 @@
  * threads saw it. The library reports the unanswered requests of a lost connection after the event of the loss and before
  * the event of the next connection. A request that the pump sends between these two events is answered after the second
  * one, or reported as lost before it. So whoever sends every request anew, under a new step, when the session is connected
- * again, may ignore all answers to older steps.
+ * again, may ignore all answers to older steps. (zoo_set_servers() can close the socket on the pump's thread, and then the library
+ * reports neither the loss nor the requests. So session.c calls it only without a connection.)
  *
  * WHAT A LOOK KNOWS. A follower may lag behind its leader. A `sync` makes it catch up. But a leader answers `sync` and reads
  * at once, and it may tell its followers of a commit before it applies the commit itself: a client of the leader may then

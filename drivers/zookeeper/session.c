@@ -85,13 +85,22 @@ static void begin(struct driver *driver, int64_t now_ns)
     free(known);
 }
 
+/* Not while the library is connected: if that server is not on the list any more, or by chance if the list is longer, the call
+ * closes the socket on this thread, and neither the loss nor the open requests are reported. */
+static void tell_servers(struct session *session, const char *servers)
+{
+    session->servers_late = zoo_state(session->zh) == ZOO_CONNECTED_STATE;
+    if (!session->servers_late)
+        zoo_set_servers(session->zh, servers); /* no effect if they are the same */
+}
+
 void session_servers_known(struct driver *driver)
 {
     char *servers = servers_text(driver);
     if (driver->session == NULL && servers != NULL)
         make(driver, now_of(driver));
     else if (driver->session != NULL && servers != NULL)
-        zoo_set_servers(driver->session->zh, servers); /* no effect if they are the same */
+        tell_servers(driver->session, servers);
     free(servers);
 }
 
@@ -265,9 +274,11 @@ void session_event(struct driver *driver, int state)
         connected(driver);
     else if (state == ZOO_CONNECTING_STATE && driver->session->state == SESSION_LEAVING)
         session_abandon(driver);
-    else if (state == ZOO_CONNECTING_STATE && is_connected(driver))
+    else if (state == ZOO_CONNECTING_STATE && is_connected(driver)) {
         suspend(driver);
-    else if (state == ZOO_EXPIRED_SESSION_STATE) {
+        if (driver->session->servers_late)
+            session_servers_known(driver);
+    } else if (state == ZOO_EXPIRED_SESSION_STATE) {
         host->log(host, 4, "the session has expired");
         end(driver, false, now_of(driver));
     } else if (state ==

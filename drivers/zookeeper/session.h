@@ -83,6 +83,7 @@ struct session {
     zhandle_t *zh;
     struct request *requests; /* that are not answered */
     unsigned open;            /* how many */
+    bool servers_late; /* the library is to be told the list of servers when the connection is lost */
     bool missed; /* there was no memory for an event of it. Under the lock of the mailbox */
     int64_t id;
     int64_t since_ns; /* when it was connected first; 0: never */

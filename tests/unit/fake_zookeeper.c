@@ -51,7 +51,7 @@ static struct node *nodes;
 static zhandle_t *client; /* the one that is not closed */
 static int64_t zxid, sessions;
 static bool heard;
-int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles;
+int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles, fake_lists, fake_bad_lists;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
@@ -467,6 +467,21 @@ int zookeeper_close(zhandle_t *zh)
 const clientid_t *zoo_client_id(zhandle_t *zh)
 {
     return &zh->id;
+}
+
+int zoo_state(zhandle_t *zh)
+{
+    return zh->connected ? ZOO_CONNECTED_STATE : 0;
+}
+
+int zoo_set_servers(zhandle_t *zh, const char *hosts)
+{
+    (void)hosts;
+    if (zh->connected)
+        fake_bad_lists++;
+    else
+        fake_lists++;
+    return ZOK;
 }
 
 int zoo_recv_timeout(zhandle_t *zh)

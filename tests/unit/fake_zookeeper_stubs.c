@@ -8,13 +8,6 @@ const int ZOO_EXPIRED_SESSION_STATE = -112, ZOO_AUTH_FAILED_STATE = -113, ZOO_CO
           ZOO_CONNECTED_STATE = 3;
 struct ACL_vector ZOO_OPEN_ACL_UNSAFE, ZOO_CREATOR_ALL_ACL;
 
-int zoo_set_servers(zhandle_t *zh, const char *hosts)
-{
-    (void)zh;
-    (void)hosts;
-    return ZOK;
-}
-
 int zoo_set_servers_resolution_delay(zhandle_t *zh, int delay_ms)
 {
     (void)zh;

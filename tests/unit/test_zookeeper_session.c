@@ -185,6 +185,39 @@ static void test_connected_without_an_answer(void)
     release_and_close(MORTISE_OK);
 }
 
+/* ---- another list of servers ----------------------------------------------------------------------------------- */
+
+/* The names are looked up while nobody answers, and the answer comes when the library has a connection, whether the driver has
+ * heard of that or not. */
+static void test_servers_change_while_connected(void)
+{
+    for (int is_heard = 0; is_heard < 2; is_heard++) {
+        open_connected();
+        fake_cut(0);
+        while (run_posted())
+            continue;
+        int before = look_ups, lists = fake_lists;
+        while (look_ups == before)
+            pass_time();
+        CU_ASSERT(fake_connect());
+        if (is_heard)
+            module->turn(driver_ctx, NULL, 0);
+        settle();
+        CU_ASSERT_EQUAL(fake_bad_lists, 0);
+        CU_ASSERT_EQUAL(fake_lists, lists);
+        for (int cuts = 0; cuts < 2; cuts++) { /* once, at the first */
+            fake_cut(0);
+            while (run_posted())
+                continue;
+            CU_ASSERT_EQUAL(fake_lists, lists + 1);
+            CU_ASSERT(fake_connect());
+            settle();
+        }
+        CU_ASSERT_EQUAL(fake_bad_lists, 0);
+        close_driver();
+    }
+}
+
 /* ---- no threads --------------------------------------------------------------------------------------------- */
 
 /* The real library would end the process. No thread can be had, or one of two. */
@@ -218,11 +251,13 @@ static void test_no_threads(void)
 
 int main(void)
 {
-    CU_TestInfo tests[] = {{"granted less, and cut off", test_granted_less_and_cut_off},
-                           {"granted less, and renewed", test_granted_less_and_renewed},
-                           {"a query of a client that is asleep", test_asks_while_asleep},
-                           {"connected, without an answer", test_connected_without_an_answer},
-                           {"no threads", test_no_threads},
-                           CU_TEST_INFO_NULL};
+    CU_TestInfo tests[] = {
+        {"granted less, and cut off", test_granted_less_and_cut_off},
+        {"granted less, and renewed", test_granted_less_and_renewed},
+        {"a query of a client that is asleep", test_asks_while_asleep},
+        {"connected, without an answer", test_connected_without_an_answer},
+        {"the servers change while connected", test_servers_change_while_connected},
+        {"no threads", test_no_threads},
+        CU_TEST_INFO_NULL};
     return suite_run("zookeeper session", tests);
 }

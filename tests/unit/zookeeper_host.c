@@ -23,7 +23,7 @@ struct posted {
 };
 
 int64_t now_ns = 1000 * 1000 * MS;
-int doubts;
+int doubts, look_ups;
 char told[512];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct posted *first_posted, **last_posted = &first_posted;
@@ -111,6 +111,7 @@ static bool host_resolve(mortise_host *host, const char *node, const char *port,
     (void)port;
     resolved = done;
     resolved_for = argument;
+    look_ups++;
     host_post(host, give_address, NULL);
     return true;
 }

@@ -13,6 +13,7 @@
 
 extern int64_t now_ns;
 extern int doubts;     /* how often the driver asked for a renewal */
+extern int look_ups;
 extern char told[512]; /* the text of the last failure */
 extern const mortise_module *const module;
 extern void *driver_ctx; /* of the driver that is open */
