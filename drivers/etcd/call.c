@@ -183,11 +183,13 @@ void calls_authenticate(struct link *link)
         link_break(link, "out of memory");
 }
 
-/* The call was refused for its token, and not executed. True: it is sent again, with another one. */
+/* The call was refused for its token, and not executed. True: it is sent again, with another one. "User name is empty": it had
+ * none, because authentication was not enabled yet when the driver asked for one. */
 static bool is_sent_again(struct call *call)
 {
     struct link *link = call->link;
-    bool is_for_token = call->code == GRPC_UNAUTHENTICATED || is_text(call, "auth store is old");
+    bool is_for_token = call->code == GRPC_UNAUTHENTICATED || is_text(call, "auth store is old") ||
+                        is_text(call, "user name is empty");
     if (!is_for_token || link->settings->user == NULL || call->method == METHOD_AUTHENTICATE ||
         call->token_tries++ >= TOKEN_TRIES)
         return false;

@@ -113,6 +113,20 @@ static void test_restarted(void)
     client_end(client);
 }
 
+/* Authentication is enabled under a client that has a user and, so far, no token. The beats go on, and so do acquires. */
+static void test_enabled_later(void)
+{
+    CHECK(CTL("auth", "disable"));
+    mortise_client *client = client_direct("ttl=1s");
+    mortise_lease *lease = take(client, fresh_name());
+    CHECK(CTL("auth", "enable"));
+    let_pass(2500); /* its session lasts for two seconds */
+    SAFE(mortise_state(lease) == MORTISE_STATE_HELD);
+    give_back(take(client, fresh_name()));
+    give_back(lease);
+    client_end(client);
+}
+
 static void refused_as(const char *user, const char *password, const char *prefix, const char *why)
 {
     char url[300];
@@ -180,6 +194,7 @@ const CU_TestInfo user_tests[] = {
     {"expired before a lock is held", test_expired_before_holding},
     {"outdated", test_old},
     {"forgotten", test_restarted},
+    {"enabled later", test_enabled_later},
     {"refused", test_refused},
     {"refused behind a request", test_refused_behind_a_request},
     CU_TEST_INFO_NULL,
