@@ -254,23 +254,29 @@ static bool take_header(struct call *call)
     const struct header *header = &call->answer.header;
     bool is_other_member = link->member != 0 && header->member != link->member;
     bool is_other_cluster = link->cluster != 0 && header->cluster != link->cluster;
+    bool is_first = link->term == 0;    /* on this connection */
+    if (call->history != link->history) /* it is being given up */
+        return false;
     if (is_other_member) {
         link_break(link, "answers come from several members: a balancer of calls is in between");
         return false;
     }
-    if (header->term == 0 || (is_other_cluster && link->state == LINK_UP)) {
+    if (header->term == 0 || (is_other_cluster && !is_first)) {
         link_break(link, "an answer makes no sense");
         return false;
     }
     bool is_earlier = goes_back(call);
+    bool is_late = is_earlier || (is_other_cluster && link->state == LINK_UP);
     if (is_earlier || is_other_cluster)
         begin_history(link, is_other_cluster);
     link->member = header->member;
     link->cluster = header->cluster;
     if (header->revision > link->revision)
         link->revision = header->revision;
-    if (is_earlier) {
-        link_break(link, "the servers have less data than before: were they restored?");
+    if (is_late) {
+        link_break(link, is_other_cluster
+                             ? "the servers are another cluster than before"
+                             : "the servers have less data than before: were they restored?");
         return false;
     }
     bool is_new = header->term > link->term; /* answers may overtake each other */

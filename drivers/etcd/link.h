@@ -54,6 +54,8 @@
  * same cluster token: then only its revisions are smaller. So an answer that comes behind a majority, with a smaller revision
  * than was known when its call was sent, is of another history: the connection is given up, and whatever is known of the former
  * history counts no more. The answers of single members (Status, keep-alives, the list of members) may be behind at any time.
+ * The id is seen in the answer to Status, before anything is asked. If the member does not tell its status, the first answer to
+ * a call shows it, when calls that mean the former history are on their way: that connection is given up, too.
  * A client that knows no larger revision notices nothing, and there is nothing to notice: all that it knows was in the snapshot.
  *
  * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection

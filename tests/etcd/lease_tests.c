@@ -382,81 +382,6 @@ static void test_stopped(void)
     client_end(client);
 }
 
-/* In the usual way, with the same address and the same cluster token: so the cluster has the same id. Then the server runs. */
-static bool restore(const char *snapshot)
-{
-    char command[1500];
-    snprintf(command, sizeof command,
-             "exec >'%s/restore.log' 2>&1; cd '%s' && peer=http://127.0.0.1:$(cat 1-peer.port) && "
-             "rm -rf 1/data && ETCDCTL_API=3 $(command -v etcdutl || echo etcdctl) "
-             "snapshot restore '%s' --name m1 --data-dir 1/data --initial-cluster m1=$peer "
-             "--initial-advertise-peer-urls $peer "
-             "--initial-cluster-token mortise-$(cat 1-peer.port)",
-             stage.folder, stage.folder, snapshot);
-    return stage_server("kill", 1) && system(command) == 0 && stage_server("start", 1);
-}
-
-static void save(char *snapshot, size_t size)
-{
-    snprintf(snapshot, size, "%s/snapshot.db", stage.folder);
-    remove(snapshot);
-    CHECK(CTL("snapshot", "save", snapshot));
-}
-
-/* What is not in the snapshot is LOST, what is in it goes on, and who waited waits. Tokens are above those that were lost. */
-static void test_restored(void)
-{
-    char snapshot[300], kept_name[64];
-    mortise_client *client = client_direct("ttl=60s"), *other = client_direct("ttl=60s");
-    snprintf(kept_name, sizeof kept_name, "%s", fresh_name());
-    const char *name = fresh_name();
-    struct waiter waiter = {0};
-    mortise_lease *kept = take(client, kept_name);
-    save(snapshot, sizeof snapshot);
-    waiter_start(&waiter, other, kept_name);
-    CHECK(wait_contenders(client, kept_name, 2));
-    for (int i = 0; i < 30; i++)
-        give_back(take(client, name));
-    mortise_lease *lease = take(client, name);
-    uint64_t token = mortise_token(lease);
-    CHECK(restore(snapshot));
-    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
-    EXPECT(LOST, mortise_release(lease, &detail));
-    CHECK(wait_contenders(client, kept_name, 2));
-    CHECK(wait_state(kept, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
-    lease = take(client, name);
-    SAFE(mortise_token(lease) > token);
-    give_back(lease);
-    give_back(kept);
-    CHECK(waiter_join(&waiter) == MORTISE_OK);
-    give_back(waiter.lease);
-    lease = take(other, name);
-    SAFE(mortise_token(lease) > token);
-    give_back(lease);
-    client_end(other);
-    client_end(client);
-}
-
-/* All that the client knows was in the snapshot. But its session is of a term that does not come again. */
-static void test_restored_term(void)
-{
-    char snapshot[300];
-    const char *name = fresh_name();
-    for (int i = 0; i < 2; i++) {
-        CHECK(stage_server("kill", 1));
-        CHECK(stage_server("start", 1));
-    }
-    mortise_client *client = client_direct("ttl=1s");
-    mortise_lease *lease = take(client, name);
-    save(snapshot, sizeof snapshot);
-    CHECK(restore(snapshot));
-    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
-    EXPECT(LOST, mortise_release(lease, &detail));
-    lease = take(client, name);
-    give_back(lease);
-    client_end(client);
-}
-
 const CU_TestInfo lease_tests[] = {
     {"a lease is revoked by hand", test_revoked},
     {"the own key is deleted", test_own_key_deleted},
@@ -475,7 +400,5 @@ const CU_TestInfo lease_tests[] = {
     {"the server is stopped", test_stopped},
     {"the server is killed", test_killed},
     {"the server is restarted", test_restarted},
-    {"restored", test_restored},
-    {"restored to an earlier term", test_restored_term},
     CU_TEST_INFO_NULL,
 };

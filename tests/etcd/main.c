@@ -26,7 +26,7 @@ static const char *const slow[] = {QUICK, disk_key, NULL};
 
 static const struct set sets[] = {
     {"calls", 1, false, quick, {call_tests, cover_tests, stream_tests}},
-    {"leases", 1, false, quick, {lease_tests, permit_tests}},
+    {"leases", 1, false, quick, {lease_tests, permit_tests, restore_tests}},
     {"cuts", 1, false, quick, {cut_tests}},
     {"noise", 1, false, quick, {noise_tests}},
     {"users", 1, false, users, {user_tests}},
