@@ -156,9 +156,8 @@ static void authenticated(struct driver *driver, struct call *call)
         return;
     if (call->end == CALL_REFUSED && !is_text(call, "authentication is not enabled")) {
         link->token_state = TOKEN_NONE;
-        link->refused = true;
         memcpy(link->refusal, call->text, sizeof(link->refusal));
-        link_break(link, "%s", call->text);
+        link_refuse(link, "%s", call->text);
         return;
     }
     free(link->token);

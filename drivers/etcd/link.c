@@ -77,11 +77,20 @@ static int64_t pause_ns(const struct link *link)
     return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
 }
 
-static void set_trouble(struct link *link, const char *format, va_list arguments)
+/* False: the connection is given up already. refuses: the servers refuse us. That is why there is no connection, until that
+ * endpoint has another trouble, or one is UP. */
+static bool set_trouble(struct link *link, bool refuses, const char *format, va_list arguments)
 {
     char text[sizeof(link->trouble)];
+    if (link->state == LINK_DOWN || link->breaks)
+        return false;
     vsnprintf(text, sizeof(text), format, arguments);
     snprintf(link->trouble, sizeof(link->trouble), "%.90s: %.200s", link_endpoint(link), text);
+    if (refuses)
+        link->refused_at = link->endpoints.at;
+    if (refuses || link->endpoints.at == link->refused_at)
+        link->refused = refuses;
+    return true;
 }
 
 /* DOWN, whatever it was; the next attempt is at the next endpoint. */
@@ -94,36 +103,47 @@ static void go_down(struct link *link)
     link->breaks = false;
     link->attempts = lasted ? 0 : link->attempts + 1;
     link->due_ns = now_ns + pause_ns(link);
-    link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
     link->term = link->member = 0;
-    calls_lost(link);
+    calls_lost(link); /* what they tell names this endpoint */
+    link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
     if (was_up)
         link->events->down(link->driver);
 }
 
-void link_break(struct link *link, const char *format, ...)
+static void end_connection(struct link *link)
 {
-    va_list arguments;
-    if (link->state == LINK_DOWN || link->breaks)
-        return;
-    va_start(arguments, format);
-    set_trouble(link, format, arguments);
-    va_end(arguments);
     if (link->telling)
         link->breaks = true;
     else
         go_down(link);
 }
 
+void link_break(struct link *link, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    bool is_new = set_trouble(link, false, format, arguments);
+    va_end(arguments);
+    if (is_new)
+        end_connection(link);
+}
+
+void link_refuse(struct link *link, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    bool is_new = set_trouble(link, true, format, arguments);
+    va_end(arguments);
+    if (is_new)
+        end_connection(link);
+}
+
 void link_break_later(struct link *link, const char *format, ...)
 {
     va_list arguments;
-    if (link->state == LINK_DOWN || link->breaks)
-        return;
     va_start(arguments, format);
-    set_trouble(link, format, arguments);
+    link->breaks |= set_trouble(link, false, format, arguments);
     va_end(arguments);
-    link->breaks = true;
 }
 
 /* ---- an attempt ---------------------------------------------------------------------------------------------- */
@@ -135,13 +155,14 @@ static void status_told(struct link *link, struct call *call)
     snprintf(link->version, sizeof(link->version), "%.*s",
              (int)(version->size < 31 ? version->size : 31), (const char *)version->data);
     int count = sscanf(link->version, "%u.%u", &major, &minor);
-    link->refused = count == 2 && (major < 3 || (major == 3 && minor < 4));
-    if (link->refused)
-        link_break(link, "etcd %s is too old: 3.4 or later is needed", link->version);
+    bool is_too_old = count == 2 && (major < 3 || (major == 3 && minor < 4));
+    if (is_too_old)
+        link_refuse(link, "etcd %s is too old: 3.4 or later is needed", link->version);
     else if (call->answer.is_learner)
         link_break(link, "the member is a learner, which serves no locks");
     else {
         become(link, LINK_UP);
+        link->refused = false;
         link->up_ns = now_of(link);
         link->due_ns = MORTISE_NEVER;
         link->events->up(link->driver);
@@ -159,10 +180,9 @@ static void greeted(struct driver *driver, struct call *call)
         if (call->end == CALL_REFUSED)
             call->answer.version = (struct bytes){(const uint8_t *)"", 0};
         status_told(link, call);
-    } else if (call->code == GRPC_UNIMPLEMENTED) {
-        link->refused = true;
-        link_break(link, "no etcd of version 3.4 or later answers (%s)", call->text);
-    } else
+    } else if (call->code == GRPC_UNIMPLEMENTED)
+        link_refuse(link, "no etcd of version 3.4 or later answers (%s)", call->text);
+    else
         link_break(link, "%s", call->text);
 }
 

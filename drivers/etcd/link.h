@@ -194,7 +194,8 @@ struct link {
     char version[32];
     char trouble[300];           /* why it is not UP, or was given up last */
     char refusal[GRPC_TEXT_MAX]; /* why the user was refused last */
-    bool refused;                /* the servers refuse us, for example the password */
+    bool refused;      /* the servers refuse us, for example the password: since it was UP last, */
+    size_t refused_at; /* that endpoint did so, and has had no other trouble since */
 };
 
 void link_open(struct link *link);
@@ -207,7 +208,9 @@ static inline bool link_is_up(const struct link *link)
 }
 /* Gives the connection up, because of what the format says. */
 void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same, for a function that was asked to send something: the link is not UP any more, but link_flush() tells its users. */
+/* The same: the servers refuse us. */
+void link_refuse(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* As link_break, for a function that was asked to send something: the link is not UP any more, but link_flush() tells its users. */
 void link_break_later(struct link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */

@@ -187,6 +187,48 @@ static void test_refused_behind_a_request(void)
     client_end(client);
 }
 
+/* The user goes while the client is connected to the first of two endpoints: the error names that one, not the next. */
+static void test_refused_by_which(void)
+{
+    char endpoints[80], expected[80], user[160];
+    snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d", stage.ports[0],
+             stage.proxy.port);
+    snprintf(expected, sizeof expected, "etcd 127.0.0.1:%d: ", stage.ports[0]);
+    mortise_client *client = client_at(endpoints, "ttl=60s");
+    mortise_lease *lease = take(client, fresh_name()), *other = NULL;
+    CHECK(CTL("user", "delete", stage.user));
+    EXPECT(BACKEND, mortise_acquire(client, fresh_name(),
+                                    MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &other, &detail));
+    SAYS("authentication failed");
+    SAYS(expected);
+    snprintf(user, sizeof user, "%s:%s", stage.user, stage.password);
+    CHECK(CTL("user", "add", user));
+    CHECK(CTL("user", "grant-role", stage.user, "locks"));
+    give_back(lease);
+    client_end(client);
+}
+
+/* The password is refused, and later nobody answers: that may pass, so it is no refusal. */
+static void test_away_after_a_refusal(void)
+{
+    char url[300];
+    mortise_client *client = NULL;
+    mortise_lease *lease = NULL;
+    snprintf(
+        url, sizeof url,
+        "etcd://%s:wrong@127.0.0.1:%d/mortise?log=none&connect_timeout=1s&unreachable_timeout=1s",
+        stage.user, stage.proxy.port);
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    EXPECT(BACKEND, mortise_acquire(client, "name", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &lease, &detail));
+    CHECK(test_proxy_say(&stage.proxy, "refuse"));
+    EXPECT(UNREACHABLE,
+           mortise_acquire(client, "name", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                           &detail));
+    CHECK(test_proxy_say(&stage.proxy, "accept"));
+    client_end(client);
+}
+
 const CU_TestInfo user_tests[] = {
     {"expired", test_expired},
     {"expired while somebody waits", test_expired_while_waiting},
@@ -197,5 +239,7 @@ const CU_TestInfo user_tests[] = {
     {"enabled later", test_enabled_later},
     {"refused", test_refused},
     {"refused behind a request", test_refused_behind_a_request},
+    {"refused by the first of two", test_refused_by_which},
+    {"away after a refusal", test_away_after_a_refusal},
     CU_TEST_INFO_NULL,
 };
