@@ -178,6 +178,13 @@ void lease_cancel_release(struct driver *driver, mortise_op *op)
 
 /* ---- the own key of a held claim ---------------------------------------------------------------------- */
 
+/* Before its key is looked at or watched again: a watch that nobody knows would outlive the claim, which it points to. */
+static void unwatch_own(struct driver *driver, struct claim *claim)
+{
+    watch_stop(driver, claim->own_watch);
+    claim->own_watch = 0;
+}
+
 static void own_looked_at(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
@@ -208,6 +215,7 @@ static void own_looked_at(struct driver *driver, struct call *call)
 static void look_at_own(struct driver *driver, struct claim *claim)
 {
     struct key own;
+    unwatch_own(driver, claim);
     claim_key(claim, &own);
     claim->look_ns = MORTISE_NEVER;
     struct call *call = claim_begin(driver, claim, own_looked_at);
@@ -226,6 +234,7 @@ static void watch_own(struct driver *driver, struct claim *claim)
         look_at_own(driver, claim);
         return;
     }
+    unwatch_own(driver, claim);
     claim_key(claim, &own);
     claim->look_ns = MORTISE_NEVER;
     claim->own_watch = watch_start(driver, WATCHES_OWN, claim, key_bytes(&own), (struct bytes){0},

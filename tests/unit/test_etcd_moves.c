@@ -1,5 +1,5 @@
 /* test_etcd_moves.c - a session ends while a key may have been moved from it to another one: the table in claim.h, column
- * "session over". And when the driver tells the core of keys that it moved: move.c, THE NEWS. */
+ * "session over". When the driver tells the core of keys that it moved: move.c, THE NEWS. And what is left of a claim then. */
 #include "etcd/call.h"
 #include "etcd/claim.h"
 
@@ -71,8 +71,8 @@ static void host_doubt(mortise_host *host, const char *name, size_t name_len)
     doubts++;
 }
 
-/* A leader change: CLAIMS held ones, each with its move on its way. The calls wait for a token, so nothing is really sent. */
-static void begin_moves(void)
+/* The calls wait for a token, so nothing is really sent. */
+static void begin(void)
 {
     static mortise_host host = {.size = sizeof host, .now = host_now, .doubt = host_doubt};
     static const struct link_settings settings = {.timeout_ms = 5000};
@@ -89,19 +89,30 @@ static void begin_moves(void)
     next = (struct session){
         .state = SESSION_LIVE, .join = JOINED, .lease = NEXT_LEASE, .asked_ttl_s = 2};
     DL_APPEND(driver.sessions, &next);
-    for (size_t i = 0; i < CLAIMS; i++) {
-        struct claim *claim = make_claim(CLAIM_HELD, MOVE_NONE);
-        claim->ttl_ms = 1000;
-        claim->lease = OLD_LEASE;
-        claim->ends_ns = MORTISE_NEVER;
-        claim->look_ns = MORTISE_NEVER;
-    }
+}
+
+static struct claim *make_held(enum move move)
+{
+    struct claim *claim = make_claim(CLAIM_HELD, move);
+    claim->ttl_ms = 1000;
+    claim->lease = OLD_LEASE;
+    claim->ends_ns = MORTISE_NEVER;
+    claim->look_ns = MORTISE_NEVER;
+    return claim;
+}
+
+/* A leader change: CLAIMS held ones, each with its move on its way. */
+static void begin_moves(void)
+{
+    begin();
+    for (size_t i = 0; i < CLAIMS; i++)
+        make_held(MOVE_NONE);
     lease_left(&driver, &last);
     CU_ASSERT_EQUAL_FATAL(driver.link.open, CLAIMS);
 }
 
-/* The oldest call that was not answered. As link.c does it, which frees them at the end. */
-static void answer(enum call_end end)
+/* The oldest call that was not answered. As link.c does it, which frees them at the end. own: the key that it shows. */
+static void answer_with(enum call_end end, struct kv *own)
 {
     struct call *call = driver.link.calls;
     while (call != NULL && call->to.answered == NULL)
@@ -112,7 +123,14 @@ static void answer(enum call_end end)
     call->end = end;
     call->answer.done = end == CALL_DONE;
     call->answer.header.revision = 100;
+    call->answer.ops[0] = (struct kvs){.all = own, .count = own != NULL};
     answered(&driver, call);
+    call->answer.ops[0] = (struct kvs){0};
+}
+
+static void answer(enum call_end end)
+{
+    answer_with(end, NULL);
 }
 
 static void end_moves(void)
@@ -177,6 +195,59 @@ static void test_last_is_slow(void)
     end_moves();
 }
 
+/* ---- the watch of the own key ---------------------------------------------------------------------- */
+
+static unsigned events;
+
+static void count_event(struct driver *of, enum watch_target kind, void *target,
+                        enum watch_event event)
+{
+    (void)of;
+    (void)kind;
+    (void)target;
+    (void)event;
+    events++;
+}
+
+/* The servers tell the watches with numbers up to that that their keys are deleted. Returns how many have somebody to tell. */
+static unsigned tell_watches(uint8_t last_number)
+{
+    events = 0;
+    for (uint8_t number = 1; number <= last_number; number++) {
+        const uint8_t message[] = {0x10, number, 0x5a, 2, 0x08, 1};
+        CU_ASSERT_TRUE(watch_message(&driver, (struct bytes){message, sizeof message}));
+    }
+    return events;
+}
+
+/* Its session is over while its key is watched, and may have been moved: it is looked at, and watched anew. No watch is left. */
+static void test_one_watch(void)
+{
+    static const struct upcalls upcalls = {.watched = count_event};
+    struct kv own = {.created = 5, .modified = 7, .lease = NEXT_LEASE};
+    begin();
+    driver.upcalls = &upcalls;
+    CU_ASSERT_FATAL(grpc_open(&driver.link.grpc, "a", false));
+    struct claim *claim = make_held(MOVE_UNKNOWN);
+    claim->created = claim->seen_at = 5;
+    claim_look_by(&driver, claim, 0);
+    now_ns += 1000 * NS_PER_MS;
+    lease_sweep(&driver, now_ns);
+    CU_ASSERT_EQUAL(claim->own_watch, 1);
+    lease_session_over(&driver, &last);
+    answer_with(CALL_DONE, &own);
+    now_ns += 1000 * NS_PER_MS;
+    lease_sweep(&driver, now_ns);
+    CU_ASSERT_EQUAL(claim->lease, NEXT_LEASE);
+    CU_ASSERT_EQUAL(claim->own_watch, 2);
+    CU_ASSERT_EQUAL(tell_watches(2), 1);
+    claim_end(&driver, claim, MORTISE_OK);
+    CU_ASSERT_EQUAL(tell_watches(2), 0);
+    grpc_close(&driver.link.grpc);
+    grpc_call_free(&driver.link.watch);
+    end_moves();
+}
+
 static const CU_TestInfo tests[] = {
     {"nobody wants it, and its key may be in another session", test_unwanted},
     {"nobody wants it, and its key is in no other session", test_never_moved},
@@ -184,6 +255,7 @@ static const CU_TestInfo tests[] = {
     {"the last move is refused", test_last_is_refused},
     {"the last move is lost", test_last_is_lost},
     {"the last move is slow", test_last_is_slow},
+    {"a key has one watch", test_one_watch},
     CU_TEST_INFO_NULL,
 };
 
