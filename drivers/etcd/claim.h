@@ -89,6 +89,8 @@
  *     turn needs no look: its watch tells of the own key, too (wait.c).
  *   - Somebody deletes the own key. A waiting claim sees that when it looks next. A held one watches its key, from a tenth of a second
  *     on, and the core is told to look (host->doubt).
+ *   - The same while there is no connection; or the servers are made of a snapshot that does not have the key. A held claim looks
+ *     at its key after each reconnection, before it watches it again. Until that is answered it goes on.
  *   - The caller gives up without a connection. The claim stays until a server said that there is no key, or that the session
  *     is over.
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
@@ -170,7 +172,7 @@ struct claim {
     uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
     bool untold;               /* its key was moved, and the core does not know yet */
     int64_t created, modified; /* revisions of its key */
-    int64_t seen_at;           /* the revision at which its key was last seen */
+    int64_t seen_at;           /* the revision at which its key was last seen; 0: it must be seen */
     int64_t met;               /* the create revision of the last key met that has other permits */
     int64_t queue_base;        /* of the tokens, as its last look has read it; -1: it was none */
     int64_t noted_base;        /* the base of the tokens in its key; -1: not known */

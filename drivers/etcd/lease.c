@@ -212,10 +212,16 @@ static void own_looked_at(struct driver *driver, struct call *call)
     claim_move(driver, claim);
 }
 
+/* It is watched when it was seen. After a reconnection thousands may look: not all at once. The answer to a move shows it, too. */
 static void look_at_own(struct driver *driver, struct claim *claim)
 {
     struct key own;
     unwatch_own(driver, claim);
+    claim->seen_at = 0;
+    if (driver->link.open >= OPEN_MAX || claim->move == MOVE_SENT) {
+        claim_look_by(driver, claim, 0);
+        return;
+    }
     claim_key(claim, &own);
     claim->look_ns = MORTISE_NEVER;
     struct call *call = claim_begin(driver, claim, own_looked_at);
@@ -226,11 +232,10 @@ static void look_at_own(struct driver *driver, struct claim *claim)
         claim_look_by(driver, claim, SWEEP_AGAIN_NS);
 }
 
-/* Its key must be seen before it is watched if it may be of another history. */
 static void watch_own(struct driver *driver, struct claim *claim)
 {
     struct key own;
-    if (claim->lease == 0) {
+    if (claim->lease == 0 || claim->seen_at == 0) {
         look_at_own(driver, claim);
         return;
     }
@@ -265,13 +270,13 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
 
 /* ---- the sessions ---------------------------------------------------------------------------------------- */
 
-/* The connection is there again. */
+/* The connection is there again. If the servers were restored unnoticed (link.h, HISTORIES), a watch from a revision of the former
+ * history on tells nothing of a key that is not there: so the key must be seen. */
 static void go_on(struct driver *driver, struct claim *claim)
 {
     claim_move(driver, claim);
-    if (claim->state == CLAIM_HELD &&
-        (claim->lease == 0 || claim->look_ns == MORTISE_NEVER || claim->look_ns <= now_of(driver)))
-        watch_own(driver, claim); /* again, or because it was due meanwhile */
+    if (claim->state == CLAIM_HELD)
+        look_at_own(driver, claim);
     else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
         claim_go(driver, claim);
 }

@@ -56,7 +56,9 @@
  * history counts no more. The answers of single members (Status, keep-alives, the list of members) may be behind at any time.
  * The id is seen in the answer to Status, before anything is asked. If the member does not tell its status, the first answer to
  * a call shows it, when calls that mean the former history are on their way: that connection is given up, too.
- * A client that knows no larger revision notices nothing, and there is nothing to notice: all that it knows was in the snapshot.
+ * A client that knows no larger revision than the servers have when it comes back notices nothing: all that it knows was in the
+ * snapshot, or others have written as much as was lost. So a held claim looks at its key after each reconnection, which tells
+ * whether it is there, whatever the revisions are.
  *
  * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection
  * that held leases need) is answered without one. So as long as an answer is expected, the link looks for it, after 1 ms, 2 ms and so

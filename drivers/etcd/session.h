@@ -62,7 +62,7 @@
  *   - Somebody deletes the key alone: joined again; acquires that were on their way fail, and begin anew.
  *   - The term changes twice while claims move: each move names the lease that the key has; session_of_lease() finds it.
  *   - The servers lose their data: "lease not found".
- *   - They are restored, and nobody sees it who knew no more than the snapshot has: the terms begin again, and that of the session may
+ *   - They are restored, and the client does not notice it (link.h, HISTORIES): the terms begin again, and that of the session may
  *     not come. So nothing is proven and nothing kept alive, and the lease ends: "lease not found". */
 #ifndef MORTISE_ETCD_SESSION_H
 #define MORTISE_ETCD_SESSION_H

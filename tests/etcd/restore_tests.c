@@ -85,6 +85,34 @@ static void test_restored_term(void)
     client_end(client);
 }
 
+/* Before the client is back, others have written more than was lost, and one has the lock that the snapshot does not have. The
+ * session is in the snapshot, and of the same term, which is that of any server without a past. */
+static void test_overtaken(void)
+{
+    char snapshot[300];
+    const char *name = fresh_name();
+    save(snapshot, sizeof snapshot);
+    CHECK(restore(snapshot));
+    mortise_client *client = client_behind_proxy("ttl=60s"), *other = client_direct("ttl=60s");
+    mortise_lease *kept = take(client, fresh_name());
+    save(snapshot, sizeof snapshot);
+    mortise_lease *lease = take(client, name);
+    CHECK(test_proxy_say(&stage.proxy, "refuse"));
+    CHECK(restore(snapshot));
+    for (int i = 0; i < 10; i++)
+        give_back(take(other, fresh_name()));
+    mortise_lease *next = take(other, name);
+    CHECK(test_proxy_say(&stage.proxy, "accept"));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(wait_state(kept, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    SAFE(mortise_state(next) == MORTISE_STATE_HELD);
+    give_back(next);
+    give_back(kept);
+    client_end(other);
+    client_end(client);
+}
+
 /* The cluster has another id, as docs/etcd.md advises, and the member does not tell its status, as 3.6 does not to a user without
  * root: so the first answer that shows the id is that of another call. */
 static void test_other_id(void)
@@ -116,6 +144,7 @@ static void test_other_id(void)
 const CU_TestInfo restore_tests[] = {
     {"restored", test_restored},
     {"restored to an earlier term", test_restored_term},
+    {"restored and overtaken", test_overtaken},
     {"restored with another id", test_other_id},
     CU_TEST_INFO_NULL,
 };
