@@ -239,10 +239,10 @@ static bool goes_back(const struct call *call)
            call->answer.header.revision < call->known_revision;
 }
 
-static void begin_history(struct link *link, bool is_other_cluster)
+static void begin_history(struct link *link, int64_t revision, bool is_other_cluster)
 {
     link->history++;
-    link->revision = 0;
+    link->revision = revision;
     link->events->history(link->driver, is_other_cluster);
 }
 
@@ -267,7 +267,7 @@ static bool take_header(struct call *call)
     bool is_earlier = goes_back(call);
     bool is_late = is_earlier || (is_other_cluster && link->state == LINK_UP);
     if (is_earlier || is_other_cluster)
-        begin_history(link, is_other_cluster);
+        begin_history(link, header->revision, is_other_cluster);
     link->member = header->member;
     link->cluster = header->cluster;
     if (header->revision > link->revision)

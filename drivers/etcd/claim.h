@@ -318,6 +318,8 @@ void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, st
 /* READY or HELD: answers the acquire, if the session is proven for long enough. */
 void claim_grant(struct driver *driver, struct claim *claim);
 void tokens_key(const struct driver *driver, struct key *key);
+/* The servers have another history: link.h. */
+void tokens_history(struct driver *driver, bool is_other_cluster);
 
 /* ---- release.c ------------------------------------------------------------------------------------ */
 

@@ -115,7 +115,9 @@ struct driver {
     struct claim *old_claims; /* ENDED, with calls on their way */
     int64_t sweep_ns;         /* when to look at all claims */
     int64_t base;             /* of the tokens: the largest that was read */
-    bool must_jump;           /* the servers went back: the next token has a larger base */
+    int64_t base_at;   /* a revision of this history at which %tokens said no more; 0: none */
+    bool must_jump;    /* the servers went back: the next token has a larger base */
+    int64_t jump_from; /* the base that the snapshot has, at most; INT64_MAX: not known */
 
     struct query *queries;
     struct query *old_queries; /* answered, with calls on their way */

@@ -12,7 +12,12 @@
  *
  * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. If it also has
  * another id, %tokens names the cluster for which its base is good: the first claim that finds another cluster there raises
- * the base by BASE_JUMP. If it has the same id (link.h, HISTORIES), each client that has seen its revisions go back does so, once. */
+ * the base by BASE_JUMP. If it has the same id (link.h, HISTORIES), a client that has seen its revisions go back does so, once.
+ *
+ * ONE JUMP IS ENOUGH for all clients that have seen it. A client knows that another one has jumped if it finds a base that is
+ * BASE_JUMP above what the snapshot can have. It knows that if it has read the base in the part of the former history that was
+ * lost: behind the revision that the servers had when it noticed, so behind the snapshot. As the base never shrinks, that of the
+ * snapshot is not above it. Otherwise the larger base may come from the former history, so it jumps. */
 #include "claim.h"
 
 #include <string.h>
@@ -26,6 +31,18 @@ void tokens_key(const struct driver *driver, struct key *key)
     memcpy(key->text, driver->prefix, length);
     memcpy(key->text + length, "%tokens", 7);
     key->size = length + 7;
+}
+
+void tokens_history(struct driver *driver, bool is_other_cluster)
+{
+    bool was_read_behind = driver->base_at > driver->link.revision;
+    int64_t from = was_read_behind ? driver->base : INT64_MAX;
+    driver->base_at = 0;
+    if (is_other_cluster) /* of that %tokens tells */
+        return;
+    if (!driver->must_jump || from > driver->jump_from)
+        driver->jump_from = from;
+    driver->must_jump = true;
 }
 
 void claim_grant(struct driver *driver, struct claim *claim)
@@ -112,6 +129,7 @@ static void raised(struct driver *driver, struct call *call)
         claim_look(driver, claim);
     else {
         driver->must_jump = false; /* had it become true meanwhile, this answer would be lost */
+        driver->base_at = call->answer.header.revision;
         count_with(driver, claim, claim->base);
     }
 }
@@ -163,6 +181,8 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     uint64_t floor = claim->token_floor, created = (uint64_t)claim->created;
     claim_become(driver, claim, CLAIM_FIRST);
     claim->step++;
+    if (kind == BASE_GOOD && base >= BASE_JUMP && base - BASE_JUMP >= driver->jump_from)
+        driver->must_jump = false; /* somebody else has: ONE JUMP IS ENOUGH */
     bool jumps = kind == BASE_OTHER_CLUSTER || driver->must_jump;
     bool is_good = kind == BASE_GOOD && base >= driver->base && !jumps;
     if (base <
@@ -183,6 +203,7 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
         return;
     }
     if (is_good && base >= least) {
+        driver->base_at = claim->seen_at;
         count_with(driver, claim, base);
         return;
     }

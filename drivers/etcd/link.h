@@ -144,7 +144,8 @@ struct link_events {
     void (*down)(struct driver *driver);
     /* An answer has shown this term on this connection. */
     void (*term)(struct driver *driver, uint64_t term);
-    /* What was known of the servers' data says nothing about what they have now: see HISTORIES. */
+    /* What was known of the servers' data says nothing about what they have now: see HISTORIES. The link's revision is one that
+     * they have now. */
     void (*history)(struct driver *driver, bool is_other_cluster);
     /* A message of the watch stream. False: it makes no sense. */
     bool (*watch)(struct driver *driver, struct bytes message);

@@ -103,8 +103,7 @@ static void history_is_other(struct driver *driver, bool is_other_cluster)
                       is_other_cluster ? "the servers are another cluster than before"
                                        : "the servers have less data than before, as if they were "
                                          "restored: tokens go on 2^40 higher");
-    if (!is_other_cluster) /* of that %tokens tells */
-        driver->must_jump = true;
+    tokens_history(driver, is_other_cluster);
     lease_history(driver);
 }
 

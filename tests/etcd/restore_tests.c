@@ -1,6 +1,7 @@
 /* restore_tests.c - servers that are made of a snapshot, under clients that live on. One server. */
 #include "stage.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,6 +86,69 @@ static void test_restored_term(void)
     client_end(client);
 }
 
+static int64_t base_of_tokens(void)
+{
+    char said[200];
+    CHECK(ctl_at(1, (const char *const[]){"get", "--print-value-only", "mortise/%tokens", NULL},
+                 said, sizeof said));
+    return strtoll(said, NULL, 10);
+}
+
+/* Takes it and gives it back so often. The last token. */
+static uint64_t take_often(mortise_client *client, const char *name, int times)
+{
+    uint64_t token = 0;
+    for (int i = 0; i < times; i++) {
+        mortise_lease *lease = take(client, name);
+        token = mortise_token(lease);
+        give_back(lease);
+    }
+    return token;
+}
+
+/* Two clients notice it. Both have read the base of the tokens behind the snapshot, so the second one sees that the first one has
+ * raised it. */
+static void test_one_jump(void)
+{
+    char snapshot[300];
+    const char *name = fresh_name();
+    mortise_client *one = client_direct("ttl=60s"), *two = client_direct("ttl=60s");
+    take_often(one, name, 1);
+    int64_t base = base_of_tokens();
+    save(snapshot, sizeof snapshot);
+    take_often(one, name, 30);
+    take_often(two, name, 30);
+    uint64_t token = take_often(one, name, 1);
+    CHECK(restore(snapshot));
+    SAFE(take_often(one, name, 1) > token);
+    SAFE(take_often(two, name, 1) > token);
+    CHECK(base_of_tokens() == base + (INT64_C(1) << 40));
+    client_end(two);
+    client_end(one);
+}
+
+/* Only one that was idle notices it. It has not read the base since that was raised for another cluster: what it finds is in the
+ * snapshot, and no sign of a raise for this one. */
+static void test_jump_of_idle(void)
+{
+    char snapshot[300], value[60];
+    const char *name = fresh_name();
+    mortise_client *idle = client_direct("ttl=60s"), *client = client_direct("ttl=60s");
+    mortise_lease *lease = take(idle, fresh_name());
+    snprintf(value, sizeof value, "%" PRId64 " abc", base_of_tokens() + 1);
+    CHECK(CTL("put", "mortise/%tokens", value));
+    take_often(client, name, 1);
+    save(snapshot, sizeof snapshot);
+    uint64_t token = take_often(client, name, 30);
+    EXPECT(OK, mortise_ping(idle, NULL, 0, &detail)); /* now it knows these revisions */
+    client_end(client);
+    CHECK(restore(snapshot));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    SAFE(take_often(idle, name, 1) > token);
+    give_back(lease);
+    client_end(idle);
+}
+
 /* Before the client is back, others have written more than was lost, and one has the lock that the snapshot does not have. The
  * session is in the snapshot, and of the same term, which is that of any server without a past. */
 static void test_overtaken(void)
@@ -144,6 +208,8 @@ static void test_other_id(void)
 const CU_TestInfo restore_tests[] = {
     {"restored", test_restored},
     {"restored to an earlier term", test_restored_term},
+    {"restored under two clients", test_one_jump},
+    {"restored under an idle client", test_jump_of_idle},
     {"restored and overtaken", test_overtaken},
     {"restored with another id", test_other_id},
     CU_TEST_INFO_NULL,
