@@ -459,9 +459,9 @@ static void go_now(struct driver *driver, struct claim *claim)
     }
 }
 
-/* Thousands of claims may begin together, or go on after a reconnection. They are not all sent at once. They keep their order:
- * the next acquire of a name is behind its release. */
-static bool is_late(struct driver *driver, struct claim *claim)
+/* Thousands of claims may begin together, go on after a reconnection, or move. They are not all sent at once. They keep their
+ * order: the next acquire of a name is behind its release. */
+bool claim_is_late(struct driver *driver, struct claim *claim)
 {
     if (claim->prev_late != NULL)
         return true;
@@ -480,7 +480,7 @@ void claim_go(struct driver *driver, struct claim *claim)
     if (!is_connected(driver))
         return;
     start_over(driver, claim);
-    if (!is_late(driver, claim))
+    if (!claim_is_late(driver, claim))
         go_now(driver, claim);
 }
 
@@ -489,6 +489,7 @@ void claims_go_late(struct driver *driver)
     while (driver->backlog != NULL && is_connected(driver) && driver->link.open < OPEN_MAX) {
         struct claim *claim = driver->backlog;
         claim_not_late(driver, claim);
+        driver->upcalls->late(driver, claim);
         go_now(driver, claim);
     }
 }

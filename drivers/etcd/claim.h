@@ -60,7 +60,8 @@
  *
  * MOVES. When a session is LEFT, each of its claims from QUEUED to HELD moves its key to the next session, beside what else it
  * does. The request names the lease that the key has, so it is done once, whenever it is executed: a lease that was left is
- * never moved to again. Until it is answered, the deadline is that of the old session.
+ * never moved to again. Until it is answered, the deadline is that of the old session. Thousands may have to move: they take turns
+ * in the backlog, else the last ones would not be answered within the time of a call, and the connection given up.
  *
  *   event                               no move           on its way         unknown
  *   the next session is joined          on its way        -                  on its way
@@ -297,6 +298,8 @@ void claim_vanish(struct driver *driver, struct claim *claim);
 
 /* Looks again from what is known, if its session is ready, or waits for its turn. Not for HELD and GONE. */
 void claim_go(struct driver *driver, struct claim *claim);
+/* Whether it must wait until fewer calls are on their way. Then it is in the backlog. */
+bool claim_is_late(struct driver *driver, struct claim *claim);
 /* There may be room for claims of the backlog. */
 void claims_go_late(struct driver *driver);
 /* It has a key: looks at the queue. */
@@ -332,8 +335,10 @@ void claim_delete(struct driver *driver, struct claim *claim);
 
 /* ---- move.c --------------------------------------------------------------------------------------- */
 
-/* If its key must move, moves it, or waits until the next session is ready. */
+/* If its key must move, moves it, or waits until the next session is ready, and fewer calls are on their way. */
 void claim_move(struct driver *driver, struct claim *claim);
+/* The same when its turn in the backlog has come. */
+void claim_move_late(struct driver *driver, struct claim *claim);
 /* If its key was moved, and the core was not told: tells it. */
 void claim_tell_moved(struct driver *driver, struct claim *claim);
 

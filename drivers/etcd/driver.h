@@ -72,6 +72,8 @@ struct upcalls {
     void (*turn)(struct driver *driver, struct claim *claim, int64_t revision, struct bytes before);
     /* acquire.c: its key was seen, and its lease may be one that proves nothing */
     void (*seen)(struct driver *driver, struct claim *claim);
+    /* likewise: its turn in the backlog has come */
+    void (*late)(struct driver *driver, struct claim *claim);
     /* session.c */
     void (*ready)(struct driver *driver, struct session *session); /* it is joined */
     void (*proven)(struct driver *driver, struct session *session);

@@ -71,6 +71,7 @@ static const struct upcalls upcalls = {
     .watched = watched,
     .turn = claim_turn,
     .seen = claim_move,
+    .late = claim_move_late,
     .ready = lease_ready,
     .proven = lease_proven,
     .left = lease_left,

@@ -4,7 +4,7 @@
  * the core counts with the earlier proof until then. But a lease that is SUSPECT since the leader changed would wait for its next
  * renewal, and the core may pause for longer than what is left of it. So the driver tells the core to look (host->doubt). It does
  * not do so for each key: below a plugin each doubt is one of all claims, and the answers to the moves come in many turns. It does
- * when no move is on its way, and a tenth of a second after the first key of which it has not told. */
+ * when no move is on its way or in the backlog, and a tenth of a second after the first key of which it has not told. */
 #include "claim.h"
 
 #define AGAIN_NS (1000 * NS_PER_MS)
@@ -102,7 +102,7 @@ static void moved(struct driver *driver, struct call *call)
 {
     driver->moves--;
     take_answer(driver, call); /* may send another one */
-    if (driver->moves == 0)
+    if (driver->moves == 0 && driver->backlog == NULL)
         claims_each(driver, claim_tell_moved);
 }
 
@@ -131,7 +131,8 @@ static void send_move(struct driver *driver, struct claim *claim)
         claim_retry(driver, claim, AGAIN_NS);
 }
 
-void claim_move(struct driver *driver, struct claim *claim)
+/* has_turn: in the backlog. */
+static void move(struct driver *driver, struct claim *claim, bool has_turn)
 {
     if (claim->move == MOVE_SENT || !must_move(claim))
         return;
@@ -145,6 +146,17 @@ void claim_move(struct driver *driver, struct claim *claim)
         claim_set_move(claim, next);
         claim->move = move;
     }
-    if (is_connected(driver) && session_is_ready(next))
+    if (is_connected(driver) && session_is_ready(next) &&
+        (has_turn || !claim_is_late(driver, claim)))
         send_move(driver, claim);
+}
+
+void claim_move(struct driver *driver, struct claim *claim)
+{
+    move(driver, claim, false);
+}
+
+void claim_move_late(struct driver *driver, struct claim *claim)
+{
+    move(driver, claim, true);
 }

@@ -365,6 +365,30 @@ static void test_restarted(void)
     restart("stop");
 }
 
+/* With more locks than there may be calls on their way: their keys move, and are looked at. */
+static void test_many(void)
+{
+    enum { COUNT = 600 };
+    static mortise_lease *leases[COUNT];
+    char name[64], key[80];
+    mortise_client *client = client_direct("ttl=30s");
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof name, "many-%d", i);
+        leases[i] = take(client, name);
+    }
+    CHECK(stage_server("kill", 1));
+    CHECK(stage_server("start", 1));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(wait_state(leases[i], MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
+    CHECK(CTL("del", key)); /* of the last one: so it is watched again */
+    CHECK(wait_state(leases[COUNT - 1], MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(leases[COUNT - 1], &detail));
+    for (int i = 0; i < COUNT - 1; i++)
+        give_back(leases[i]);
+    client_end(client);
+}
+
 /* The server is stopped for longer than the lease lasts: LOST, and the name is free afterwards. */
 static void test_stopped(void)
 {
@@ -400,5 +424,6 @@ const CU_TestInfo lease_tests[] = {
     {"the server is stopped", test_stopped},
     {"the server is killed", test_killed},
     {"the server is restarted", test_restarted},
+    {"the server is killed while many locks are held", test_many},
     CU_TEST_INFO_NULL,
 };

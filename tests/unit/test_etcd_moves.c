@@ -124,6 +124,7 @@ static void answer_with(enum call_end end, struct kv *own)
     call->answer.done = end == CALL_DONE;
     call->answer.header.revision = 100;
     call->answer.ops[0] = (struct kvs){.all = own, .count = own != NULL};
+    driver.link.open--;
     answered(&driver, call);
     call->answer.ops[0] = (struct kvs){0};
 }
@@ -195,6 +196,38 @@ static void test_last_is_slow(void)
     end_moves();
 }
 
+/* ---- many ------------------------------------------------------------------------------------------ */
+
+static size_t count_moved(void)
+{
+    size_t count = 0;
+    struct claim *claim;
+    DL_FOREACH (driver.names->claims, claim)
+        count += claim->lease == NEXT_LEASE;
+    return count;
+}
+
+/* More than may be on their way at once: the others take turns. */
+static void test_paced(void)
+{
+    static const struct upcalls upcalls = {.late = claim_move_late};
+    const size_t count = OPEN_MAX + 100;
+    begin();
+    driver.upcalls = &upcalls;
+    for (size_t i = 0; i < count; i++)
+        make_held(MOVE_NONE);
+    lease_left(&driver, &last);
+    for (size_t i = 0; i < count; i++) {
+        CU_ASSERT_EQUAL_FATAL(driver.link.open, i < 100 ? OPEN_MAX : count - i);
+        CU_ASSERT_EQUAL(doubts, 0);
+        answer(CALL_DONE);
+        claims_go_late(&driver);
+    }
+    CU_ASSERT_EQUAL(count_moved(), count);
+    CU_ASSERT_EQUAL(doubts, count);
+    end_moves();
+}
+
 /* ---- the watch of the own key ---------------------------------------------------------------------- */
 
 static unsigned events;
@@ -255,6 +288,7 @@ static const CU_TestInfo tests[] = {
     {"the last move is refused", test_last_is_refused},
     {"the last move is lost", test_last_is_lost},
     {"the last move is slow", test_last_is_slow},
+    {"many take turns", test_paced},
     {"a key has one watch", test_one_watch},
     CU_TEST_INFO_NULL,
 };
