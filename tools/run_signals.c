@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "exit_code.h"
+#include "signal_set.h"
 #include "text.h"
 
 #include <errno.h>
@@ -24,26 +25,11 @@ static const int kept_off[] = {SIGPIPE, SIGTTOU};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static bool is_ignored(int number)
-{
-    struct sigaction action;
-
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-static void add_unless_ignored(sigset_t *set, const int *numbers, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!is_ignored(numbers[i]))
-            sigaddset(set, numbers[i]);
-    }
-}
-
 bool signals_take(struct run *run)
 {
     sigemptyset(&run->handled);
-    add_unless_ignored(&run->handled, ending, COUNT(ending));
-    add_unless_ignored(&run->handled, others, COUNT(others));
+    signal_set_add(&run->handled, ending, COUNT(ending));
+    signal_set_add(&run->handled, others, COUNT(others));
     for (size_t i = 0; i < COUNT(always); i++)
         sigaddset(&run->handled, always[i]);
     sigset_t blocked = run->handled;
@@ -51,7 +37,7 @@ bool signals_take(struct run *run)
         sigaddset(&blocked, kept_off[i]);
     pthread_sigmask(SIG_BLOCK, &blocked, &run->original_mask);
     /* If it stayed ignored, the kernel would reap the children. */
-    run->child_ignored = is_ignored(SIGCHLD);
+    run->child_ignored = signal_is_ignored(SIGCHLD);
     if (run->child_ignored)
         signal(SIGCHLD, SIG_DFL);
     run->signals = signalfd(-1, &run->handled, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -12,6 +12,7 @@
 #include "json.h"
 #include "options.h"
 #include "output.h"
+#include "signal_set.h"
 #include "table.h"
 #include "text.h"
 #include "witness_ask.h"
@@ -289,12 +290,12 @@ static int loop(struct watch *watch)
 
 static int open_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
     sigset_t set;
 
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        sigaddset(&set, numbers[i]);
+    signal_set_add(&set, numbers, sizeof numbers / sizeof numbers[0]);
+    sigaddset(&set, SIGWINCH);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -5,6 +5,7 @@
 #include "exit_code.h"
 #include "options.h"
 #include "output.h"
+#include "signal_set.h"
 #include "text.h"
 
 #include <errno.h>
@@ -59,13 +60,13 @@ static bool has_pidfds(void)
 
 static int serve(const char *path)
 {
+    static const int numbers[] = {SIGTERM, SIGINT};
     sigset_t ending;
     int code = EXIT_SYSTEM;
     char shown[QUOTED_SIZE];
 
     sigemptyset(&ending);
-    sigaddset(&ending, SIGTERM);
-    sigaddset(&ending, SIGINT);
+    signal_set_add(&ending, numbers, sizeof numbers / sizeof numbers[0]);
     sigprocmask(SIG_BLOCK, &ending, NULL);
     signal(SIGPIPE, SIG_IGN);
     int signals = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -9,6 +9,7 @@
 #include "exit_code.h"
 #include "options.h"
 #include "output.h"
+#include "signal_set.h"
 #include "text.h"
 #include "witness_ask.h"
 
@@ -117,12 +118,11 @@ static int loop(struct serve *serve)
 
 static int open_signals(void)
 {
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    signal_set_add(&set, numbers, sizeof numbers / sizeof numbers[0]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
