@@ -1,10 +1,9 @@
 /* keeper.c - the keeper's life: it is the command's parent and its family's reaper, and the only one
  * that ends it.
  *
- * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death,
- * and the clock: where the instants in the shared page are not moved on in time, whether the server is
- * away or the wrapper itself is stopped, it ends the command so that all is gone before the deadline.
- * Every signal is blocked here; only SIGKILL and SIGSTOP touch a keeper. Knows no lock and no library.
+ * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death, and the clock: where the
+ * instants in the shared page are not moved on in time, whether the server is away or the wrapper itself is stopped, it ends the
+ * command so that all is gone before the deadline. Every signal is blocked here; only SIGKILL and SIGSTOP touch a keeper.
  *
  * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which
  * names the group, cannot be given to anybody else, and a signal to the group never goes astray. */
@@ -182,11 +181,13 @@ static bool call_off(struct state *state)
     return true;
 }
 
-/* The end: nobody uses the locks any more. */
-static _Noreturn void leave(struct state *state)
+/* The end: nobody uses the locks any more. They are released first: whoever reads stderr may be stuck. */
+static _Noreturn void leave(struct state *state, bool ended_command)
 {
     if (!atomic_load(&state->page->parting))
         keeper_witness_release(&state->witness);
+    if (ended_command && !atomic_load(&state->page->abandoned))
+        say_if_possible("the process that held the lock was killed; its command was ended");
     _exit(EXIT_DONE);
 }
 
@@ -194,7 +195,7 @@ static void wrapper_died(struct state *state)
 {
     state->wrapper_dead = true;
     if (state->phase == IDLE || state->phase == OVER)
-        leave(state);
+        leave(state, false);
     begin_ending(state, ORPHANED_GRACE_MS);
 }
 
@@ -215,9 +216,7 @@ static void all_gone(struct state *state)
         return;
     }
     give_terminal_back(state);
-    if (!atomic_load(&state->page->abandoned))
-        say("the process that held the lock was killed; its command was ended");
-    leave(state);
+    leave(state, true);
 }
 
 /* ---- Children -------------------------------------------------------------------------------- */

@@ -89,11 +89,11 @@ static void release(struct run *run)
     signals_last_words("");
     if (status == MORTISE_LOST || status == MORTISE_NOTOWNER) {
         if (!run->lost)
-            say("%s: the lock was lost before the command ended", run->shown);
+            run_say("%s: the lock was lost before the command ended", run->shown);
         run->lost = true;
     } else if (status != MORTISE_OK && !run->lost) {
-        say("%s could not be released: it stays locked until its ttl ends: %s", run->shown,
-            error.message);
+        run_say("%s could not be released: it stays locked until its ttl ends: %s", run->shown,
+                error.message);
     }
 }
 
@@ -101,10 +101,10 @@ static int say_start_error(const struct run *run, int number)
 {
     char shown[QUOTED_SIZE];
 
-    say("cannot run %s: %s%s", quoted(run->command[0], shown, sizeof shown), strerror(number),
-        number == ENOENT   ? "; is it installed, and in PATH?"
-        : number == EACCES ? "; is it a program, and executable (chmod +x)?"
-                           : "");
+    run_say("cannot run %s: %s%s", quoted(run->command[0], shown, sizeof shown), strerror(number),
+            number == ENOENT   ? "; is it installed, and in PATH?"
+            : number == EACCES ? "; is it a program, and executable (chmod +x)?"
+                               : "");
     if (number == ENOMEM)
         return EXIT_SYSTEM;
     return number == ENOENT || number == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
@@ -115,7 +115,7 @@ static int code_of_command(const struct run *run)
     int number = atomic_load(&run->keeper.page->start_errno);
 
     if (number != 0 && atomic_load(&run->keeper.page->command_pid) == 0) {
-        say("cannot start a process: %s", strerror(number));
+        run_say("cannot start a process: %s", strerror(number));
         return EXIT_SYSTEM;
     }
     if (number != 0)
@@ -191,11 +191,14 @@ static int run_under_lock(struct run *run)
         end.signalled = run->interrupted;
         close_client(run, &end);
         keeper_stop(&run->keeper);
+        run_say_last();
         return end.code;
     }
     run_hold(run);
-    if (run->abandoned)
+    if (run->abandoned) {
+        run_say_last();
         exit(EXIT_LOST); /* do not close: that would release a lock that processes still use */
+    }
     /* No process of the command is left: from here on only the backend can delay the end. The keeper waits: if this process
      * is killed now, it releases the locks. */
     end = (struct bounded_end){.code = code_of_end(run),
@@ -207,6 +210,7 @@ static int run_under_lock(struct run *run)
         end = (struct bounded_end){.code = EXIT_LOST, .signalled = end.signalled};
     close_client(run, &end);
     keeper_stop(&run->keeper);
+    run_say_last();
     if (end.number != 0)
         signals_die(run, end.number);
     return end.code;

@@ -113,6 +113,13 @@ void terminal_take(const struct run *run);
 
 /* Waits for the locks. True: run->leases are held. False: the process must end with *code. */
 bool run_wait(struct run *run, int *code);
+/* ---- run_say.c: what the wrapper says, from the first request for a lock on ---- */
+/* As say(), but never waits for the reader of stderr. What stderr does not take is kept, and said in its order by the next call of
+ * one of these. */
+void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void run_say_kept(void);
+/* The lock is released, or will be by others: waits a second at most. */
+void run_say_last(void);
 /* ---- run_leases.c: one name or several, as one lock ---- */
 /* The smallest name (byte by byte) without a lease; run->count: there is none. Who acquires names in this order does not wait
  * for ever for another who does: each waits for a name only while it holds smaller ones. */

@@ -35,8 +35,8 @@ static int64_t grace_of(struct run *run, int64_t margin_ms, int64_t lead_ms)
         return run->span_ms / 6 < most_ms ? run->span_ms / 6 : most_ms;
     if (run->grace_ms > most_ms && !run->grace_limited) {
         run->grace_limited = true;
-        say("%s: a grace of %s does not fit in the ttl and is limited to %s", run->shown,
-            format_duration(run->grace_ms, asked), format_duration(most_ms, given));
+        run_say("%s: a grace of %s does not fit in the ttl and is limited to %s", run->shown,
+                format_duration(run->grace_ms, asked), format_duration(most_ms, given));
     }
     return run->grace_ms < most_ms ? run->grace_ms : most_ms;
 }
@@ -97,13 +97,13 @@ static void look_for_loss(struct run *run)
         run->gone = true; /* no command without the lock: what is unsent is never sent */
     else
         keeper_send(&run->keeper, MESSAGE_LOST, 0);
-    say("%s: the lock was lost; %s", run->shown, consequence(run));
+    run_say("%s: the lock was lost; %s", run->shown, consequence(run));
 }
 
 static void say_late(struct run *run)
 {
     if (!run->lost_told)
-        say("%s: the lock could not be renewed in time; %s", run->shown, consequence(run));
+        run_say("%s: the lock could not be renewed in time; %s", run->shown, consequence(run));
     run->lost_told = true;
 }
 
@@ -125,7 +125,8 @@ static void on_renewed(struct run *run, bool told)
         return;
     run->lost_told = false;
     run->told_to_end = true;
-    say("%s: the lock was renewed after all, but the command was already told to end", run->shown);
+    run_say("%s: the lock was renewed after all, but the command was already told to end",
+            run->shown);
 }
 
 /* Every process is gone. What the keeper did counts, even if its messages were lost. */
@@ -269,11 +270,11 @@ static void on_keeper_gone(struct run *run)
     if (atomic_load(&page->done))
         return;
     const bool started = atomic_load(&page->command_pid) != 0;
-    say(run->keeper_stuck
-            ? "%s: the keeper process does not answer; the command is killed without it"
-        : started ? "%s: the keeper process was killed; the command is killed too"
-                  : "%s: the keeper process was killed; the command was not started",
-        run->shown);
+    run_say(run->keeper_stuck
+                ? "%s: the keeper process does not answer; the command is killed without it"
+            : started ? "%s: the keeper process was killed; the command is killed too"
+                      : "%s: the keeper process was killed; the command was not started",
+            run->shown);
     terminal_take(run);
     run_end_family(run);
     run->keeper.pid = 0; /* run_end_family() has waited for it */
@@ -447,6 +448,7 @@ void run_hold(struct run *run)
         if (ready > 0 && fds[1].revents != 0)
             mortise_dispatch(run->client);
         look_for_loss(run);
+        run_say_kept();
         send_rest(run, begin_ns);
         if (ready > 0 && fds[2].revents != 0)
             on_keeper(run);

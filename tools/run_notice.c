@@ -62,16 +62,16 @@ void notice_say(struct run *run)
         return; /* of several names: that one is held meanwhile */
     quoted(question.name, shown, sizeof shown);
     if (question.status != MORTISE_OK || !info->held) {
-        say("waiting for %s", shown);
+        run_say("waiting for %s", shown);
         return;
     }
     if (info->held_ms >= 0)
         snprintf(since, sizeof since, " for %s", format_duration(info->held_ms, held));
     if (info->host[0] == '\0' || info->pid <= 0)
-        say("waiting for %s, which another holds%s", shown, since);
+        run_say("waiting for %s, which another holds%s", shown, since);
     else
-        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s%s", shown,
-            printable(info->host, host, sizeof host), info->pid,
-            printable(info->program, program, sizeof program),
-            holders_others(info, others, sizeof others), since);
+        run_say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s%s", shown,
+                printable(info->host, host, sizeof host), info->pid,
+                printable(info->program, program, sizeof program),
+                holders_others(info, others, sizeof others), since);
 }

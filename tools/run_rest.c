@@ -71,9 +71,9 @@ void run_say_rest(struct run *run)
     if (rest.count == 0)
         return;
     name_of(rest.first, name, sizeof name);
-    say("%s is still held: the command has ended, but processes that it started go on: %s (pid "
-        "%d)%s",
-        run->shown, name, (int)rest.first, more_than_one(&rest, more, sizeof more));
+    run_say("%s is still held: the command has ended, but processes that it started go on: %s (pid "
+            "%d)%s",
+            run->shown, name, (int)rest.first, more_than_one(&rest, more, sizeof more));
 }
 
 /* ---- What cannot be killed --------------------------------------------------------------------- */
@@ -113,7 +113,8 @@ static void say_unkillable(struct run *run, pid_t parent)
     run->rest_unkillable_told = true;
     name_of(rest.first, name, sizeof name);
     describe(rest.first, described, sizeof described);
-    say("%s: cannot kill %s (pid %d, %s)%s; mortise tries again until it is gone; a signal ends "
+    run_say(
+        "%s: cannot kill %s (pid %d, %s)%s; mortise tries again until it is gone; a signal ends "
         "mortise",
         run->shown, name, (int)rest.first, described, more_than_one(&rest, more, sizeof more));
 }
@@ -123,7 +124,7 @@ enum { UNKILLABLE_AFTER_MS = 2000, KEEPER_LATE_MS = 1000, STUCK_LOOKS = 5 };
 /* The command goes on, and the keeper goes on trying to kill it; the wrapper does not wait for that. */
 static void leave(struct run *run)
 {
-    say("%s: ended by a signal while processes of the command still run", run->shown);
+    run_say("%s: ended by a signal while processes of the command still run", run->shown);
     run->abandoned = true;
     atomic_store(&run->keeper.page->abandoned, 1);
     terminal_take(run);

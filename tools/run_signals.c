@@ -10,6 +10,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,10 @@ static volatile sig_atomic_t words_length;
 
 static _Noreturn void end_bounded(void)
 {
-    for (ssize_t n = 1; words_length > 0 && n > 0; words_length = 0)
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    /* A reader that is stuck must not keep this process: the other signals are blocked here. */
+    for (ssize_t n = 1; words_length > 0 && n > 0 && poll(&out, 1, 0) == 1; words_length = 0)
         n = write(STDERR_FILENO, last_words, (size_t)words_length);
     if (bounded.number != 0)
         signals_die(NULL, bounded.number);

@@ -126,7 +126,8 @@ static bool says_it_would_wait_for_itself(struct run *run)
     for (size_t i = 0; i < run->count; i++) {
         if (!would_wait_for_itself(run, run->names[i], &answers))
             continue;
-        say("%s is held by the mortise run that started this one, which would wait for itself: use "
+        run_say(
+            "%s is held by the mortise run that started this one, which would wait for itself: use "
             "another name, or run the command without a second mortise run",
             quoted(run->names[i], shown, sizeof shown));
         return true;
@@ -162,12 +163,12 @@ static void say_not_had(struct run *run)
     mortise_status status = mortise_inspect(run->client, name, &info, &error);
     /* A wait that is shorter than the time for a connection ends before the driver gives up. */
     if (status != MORTISE_OK && status != MORTISE_NOTSUP) {
-        say("%s was not acquired; %s: %s", shown, after, error.message);
+        run_say("%s was not acquired; %s: %s", shown, after, error.message);
         return;
     }
     /* The holder may have changed since the wait. */
     if (status != MORTISE_OK || !info.held) {
-        say("%s was held by another; %s", shown, after);
+        run_say("%s was held by another; %s", shown, after);
         return;
     }
     if (info.held_ms >= 0)
@@ -176,11 +177,11 @@ static void say_not_had(struct run *run)
         snprintf(permits, sizeof permits, ", %" PRIu32 " of %" PRIu32 " permits",
                  holders_count(&info), info.permits);
     if (info.host[0] != '\0' && info.pid > 0)
-        say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", shown,
-            printable(info.host, host, sizeof host), info.pid,
-            holders_others(&info, others, sizeof others), since, permits, after);
+        run_say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", shown,
+                printable(info.host, host, sizeof host), info.pid,
+                holders_others(&info, others, sizeof others), since, permits, after);
     else
-        say("%s is held by another%s%s; %s", shown, since, permits, after);
+        run_say("%s is held by another%s%s; %s", shown, since, permits, after);
 }
 
 static int failed_to_acquire(struct run *run)
@@ -192,7 +193,7 @@ static int failed_to_acquire(struct run *run)
         signals_held_back(run);
         return run->not_had_code;
     }
-    say_error(&run->error);
+    run_say("%s", error_text(&run->error));
     return exit_code_of(run->status);
 }
 
@@ -224,7 +225,7 @@ static int leave_by_signal(struct run *run, mortise_request request, int number)
  * keeper. */
 static int leave_without_keeper(struct run *run, mortise_request request)
 {
-    say("%s: the keeper process was killed; the command was not started", run->shown);
+    run_say("%s: the keeper process was killed; the command was not started", run->shown);
     return leave(run, request, &(struct bounded_end){.code = EXIT_SYSTEM});
 }
 
@@ -311,7 +312,7 @@ static int wait_until_held(struct run *run)
     run->begin_ns = boottime_ns();
     run->events = mortise_fd(run->client, &status);
     if (run->events < 0) {
-        say("%s: %s", run->shown, mortise_status_text(status));
+        run_say("%s: %s", run->shown, mortise_status_text(status));
         return exit_code_of(status);
     }
     if (says_it_would_wait_for_itself(run))

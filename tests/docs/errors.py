@@ -21,7 +21,7 @@ CALLS = set("""
     each_link errand_log error explain fail fail_op fail_unsure failed fault_error fault_line fault_stored file_failed
     give_up hello_refuse host_log line_failed link_break link_break_later link_refuse link_failed_why link_fault_set link_leave
     link_lose_why load_named log log_line lose must_break_text no_section op_fail op_fail_as primary_reasons
-    query_fail refuse refuse_file refuse_text refuse_why refused say say_if_possible sentence settings_explain tell trouble
+    query_fail refuse refuse_file refuse_text refuse_why refused run_say say say_if_possible sentence settings_explain tell trouble
     url_failed value_failed witness_say wrong wrong_nodes""".split())
 
 # The functions and tables that hold texts, or put them together: the reasons within messages.
