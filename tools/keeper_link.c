@@ -88,6 +88,8 @@ void keeper_stop(struct keeper *keeper)
         return;
     atomic_store(&keeper->page->parting, 1);
     close(keeper->socket);
+    kill(keeper->pid,
+         SIGKILL); /* it has nothing left to do; if somebody has stopped it, it would stay */
     while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     keeper->pid = 0;

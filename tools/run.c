@@ -31,6 +31,9 @@
  * (an operator broke it), the library reports it and the wrapper passes that on. With --on-loss=warn nothing has to end
  * in time, so the keeper acts at the deadline itself.
  *
+ * A keeper that is stopped does not act. Once the lock is lost, the wrapper looks whether the keeper has begun to kill by the
+ * deadline, and kills it if not; then all goes on as after the keeper's death. Nothing helps if both are stopped.
+ *
  * Stops. ^Z reaches the command's group. The keeper reports it and the wrapper stops its own group, so that the shell sees
  * its job stopped. If TSTP is sent to the wrapper, it passes TSTP on, and stops once the command has. When the wrapper is
  * continued, it checks the lease first: if the lease is lost, the command is not continued; if its renewal is overdue, the

@@ -149,6 +149,8 @@ void run_publish(struct run *run);
 void run_say_rest(struct run *run);
 /* After a loss: checks that the keeper works, and tells the user which processes cannot be killed. */
 void run_watch_killing(struct run *run);
+/* When to do so again. */
+int run_watch_again_ms(const struct run *run);
 /* The keeper is dead: kills and reaps the processes that it left, until none is left or run->abandoned is set. */
 void run_end_family(struct run *run);
 /* Reaps orphans of other processes: PID 1 of a container inherits all of them. */

@@ -170,6 +170,13 @@ static bool is_still_ours(const struct run *run)
     return true;
 }
 
+/* A keeper that somebody has stopped would not do it. */
+static void pass_on(struct run *run, int number)
+{
+    keeper_send(&run->keeper, MESSAGE_SIGNAL, number);
+    kill(run->keeper.pid, SIGCONT);
+}
+
 /* Continues the command, but not before an overdue renewal has come: the keeper is about to end the command. */
 static void resume_if_renewed(struct run *run)
 {
@@ -179,7 +186,7 @@ static void resume_if_renewed(struct run *run)
         return;
     if (!run->ended)
         terminal_give(run);
-    keeper_send(&run->keeper, MESSAGE_SIGNAL, SIGCONT);
+    pass_on(run, SIGCONT);
 }
 
 static void resume(struct run *run)
@@ -245,7 +252,7 @@ static void on_signal(struct run *run, int number)
         run->stop_ns = boottime_ns();
     if (number == SIGINT || number == SIGQUIT)
         run->passed_on = number;
-    keeper_send(&run->keeper, MESSAGE_SIGNAL, number);
+    pass_on(run, number);
 }
 
 /* ---- The keeper ------------------------------------------------------------------------------ */
@@ -423,12 +430,12 @@ static void on_timeout(struct run *run)
 
 static int timeout_ms(const struct run *run)
 {
-    bool wanted = (run->ended && !run->rest_told) || watches_killing(run);
-
     /* Also when the command has ended: its family goes on under the lock. */
     if (expects_renewal(run) || run->keeper.unsent_count > 0)
         return LOOK_AGAIN_MS;
-    return wanted ? LOOK_AT_REST_MS : -1;
+    if (watches_killing(run))
+        return run_watch_again_ms(run);
+    return run->ended && !run->rest_told ? LOOK_AT_REST_MS : -1;
 }
 
 void run_hold(struct run *run)

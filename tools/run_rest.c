@@ -119,7 +119,13 @@ static void say_unkillable(struct run *run, pid_t parent)
         run->shown, name, (int)rest.first, described, more_than_one(&rest, more, sizeof more));
 }
 
-enum { UNKILLABLE_AFTER_MS = 2000, KEEPER_LATE_MS = 1000, STUCK_LOOKS = 5 };
+enum {
+    UNKILLABLE_AFTER_MS = 2000,
+    KEEPER_LATE_MS = 1000,
+    KEEPER_ANSWER_MS = 100,
+    WATCH_AGAIN_MS = 1000,
+    STUCK_LOOKS = 5
+};
 
 /* The command goes on, and the keeper goes on trying to kill it; the wrapper does not wait for that. */
 static void leave(struct run *run)
@@ -130,16 +136,34 @@ static void leave(struct run *run)
     terminal_take(run);
 }
 
+/* After a loss, by when the keeper must have begun to kill: what the page tells it to is due earlier. From the instant at which
+ * the loss is seen it has a moment, because the whole machine may have been suspended until then. */
+static int64_t killing_due_ns(const struct run *run)
+{
+    const int64_t grace_ms = atomic_load(&run->keeper.page->grace_ms);
+    const int64_t grace_end_ns = run->lost_ns + (grace_ms + KEEPER_LATE_MS) * MS_NS;
+    const int64_t answer_ns = run->lost_ns + KEEPER_ANSWER_MS * MS_NS;
+    const int64_t deadline_ns = run->deadline_ns > answer_ns ? run->deadline_ns : answer_ns;
+
+    return deadline_ns < grace_end_ns ? deadline_ns : grace_end_ns;
+}
+
+int run_watch_again_ms(const struct run *run)
+{
+    const int64_t left_ms = (killing_due_ns(run) - boottime_ns()) / MS_NS + 1;
+
+    if (atomic_load(&run->keeper.page->killing_ns) != 0 || left_ms > WATCH_AGAIN_MS)
+        return WATCH_AGAIN_MS;
+    return left_ms > 0 ? (int)left_ms : 1;
+}
+
 /* Whether the keeper does not kill in time, or stopped trying: then it is stopped itself. */
 static bool keeper_is_stuck(struct run *run)
 {
-    const struct keeper_page *page = run->keeper.page;
-    const int64_t killing_ns = atomic_load(&page->killing_ns);
+    const int64_t killing_ns = atomic_load(&run->keeper.page->killing_ns);
 
     if (killing_ns == 0)
-        return run->lost_ns != 0 &&
-               boottime_ns() >
-                   run->lost_ns + (atomic_load(&page->grace_ms) + KEEPER_LATE_MS) * MS_NS;
+        return run->lost_ns != 0 && boottime_ns() >= killing_due_ns(run);
     if (killing_ns != run->killing_seen_ns) {
         run->killing_seen_ns = killing_ns;
         run->killing_same = 0;

@@ -192,6 +192,30 @@ same_code "the code" 76 $wrapper
 has_line "said" "$DIR/err" "^mortise: \"${N}c\": the keeper process does not answer; the command is killed"
 yes "the command is gone" gone "$COMMAND"
 
+what "a keeper that is stopped: a signal to the wrapper reaches the command all the same"
+"$BIN" run "${N}c" -- sh -c "$waits" 2>"$DIR/err" &
+wrapper=$!
+started
+kill -STOP "$(keeper_of $wrapper)"
+kill -TERM $wrapper
+yes "the command ends" until_true gone "$COMMAND"
+kill -CONT "$(keeper_of $wrapper)" 2>/dev/null
+same_code "the code" 143 $wrapper
+
+what "a keeper that is stopped while the wrapper waits: the wrapper ends without it"
+hold "${N}c"
+"$BIN" run "${N}c" -- true 2>"$DIR/err" &
+waiter=$!
+until_true someone_waits "${N}c" || wrong "no waiter was seen"
+keeper=$(keeper_of $waiter)
+kill -STOP "$keeper"
+kill -TERM $waiter
+yes "it ends" until_true gone $waiter
+yes "and its keeper" gone "$keeper"
+kill -CONT "$keeper" 2>/dev/null
+same_code "the code" 143 $waiter
+let_go "$HOLDER"
+
 # A set-uid program that becomes root for good cannot be killed by a wrapper that is another user.
 other=$DIR/other
 if [ "$(id -u)" = 0 ] && cp "$(command -v setpriv)" "$other" && chmod 4755 "$other" &&
