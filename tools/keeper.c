@@ -1,12 +1,11 @@
-/* keeper.c - the keeper's life: it is the command's parent and its family's reaper, and the only one
- * that ends it.
+/* keeper.c - the keeper's life: it is the command's parent and its family's reaper, and the only one that ends it.
  *
  * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death, and the clock: where the
  * instants in the shared page are not moved on in time, whether the server is away or the wrapper itself is stopped, it ends the
  * command so that all is gone before the deadline. Every signal is blocked here; only SIGKILL and SIGSTOP touch a keeper.
  *
- * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which
- * names the group, cannot be given to anybody else, and a signal to the group never goes astray. */
+ * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which names the group, cannot be
+ * given to anybody else, and a signal to the group never goes astray. */
 #include "keeper.h"
 
 #include "clock.h"
@@ -67,11 +66,14 @@ static bool tell(struct state *state, enum message_kind kind, int32_t value)
 
 static void signal_group(struct state *state, int number)
 {
-    if (state->phase != IDLE && !state->command_waited_for)
-        killpg(state->command, number);
+    if (state->command <= 0 || state->command_waited_for)
+        return;
+    killpg(state->command, number);
+    if (getpgid(state->command) != state->command)
+        kill(state->command, number); /* it has left its group */
 }
 
-/* The group, and what was orphaned outside of it (daemons, other sessions). */
+/* Also what was orphaned outside of the group (daemons, other sessions). */
 static void signal_everyone(struct state *state, int number)
 {
     signal_group(state, number);

@@ -89,6 +89,44 @@ yes "it is given a grace of a second ($lived ms)" [ $lived -ge 500 ]
 yes "and not much more ($took ms)" [ $took -lt 10000 ]
 same_code "the code" 76 $WRAPPER
 
+if command -v python3 >/dev/null; then
+    what "broken, and the command has left its process group for the wrapper's and ignores TERM"
+    rm -f "$DIR/command" "$DIR/joined"
+    cat >"$DIR/leaver.py" <<END
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open("/proc/%d/stat" % os.getppid()) as stat: # of the keeper, which has a group of its own
+    wrapper = int(stat.read().rpartition(")")[2].split()[1])
+os.setpgid(0, os.getpgid(wrapper))
+with open("$DIR/joined", "w") as file:
+    print(os.getpid(), wrapper, file=file)
+signal.pause()
+END
+    "$BIN" run --ttl 6s --grace 200ms "${N}x" -- python3 "$DIR/leaver.py" 2>"$DIR/err" &
+    wrapper=$!
+    until_true filled "$DIR/joined" || wrong "it did not join: $(cat "$DIR/err")"
+    read -r command joined <"$DIR/joined"
+    same "the group that it has joined" $wrapper "$joined"
+    break_it
+    yes "it is killed" until_true gone "$command"
+    kill -KILL "$command" 2>/dev/null
+    same_code "the code" 76 $wrapper
+
+    what "and one that does not ignore TERM gets it from the wrapper"
+    rm -f "$DIR/joined"
+    sed -i /SIG_IGN/d "$DIR/leaver.py"
+    "$BIN" run "${N}x" -- python3 "$DIR/leaver.py" 2>"$DIR/err" &
+    wrapper=$!
+    until_true filled "$DIR/joined" || wrong "it did not join: $(cat "$DIR/err")"
+    read -r command joined <"$DIR/joined"
+    kill -TERM $wrapper
+    yes "it ends" until_true gone "$command"
+    kill -KILL "$command" 2>/dev/null
+    same_code "the code" 143 $wrapper
+else
+    printf 'not checked here: a command that leaves its process group (no python3)\n'
+fi
+
 what "the next holder is there already while the loser ends"
 start stubborn --ttl 9s --grace 200ms
 break_it
