@@ -216,6 +216,7 @@ static int on_answer(struct watch *watch)
         return -1;
     }
     watch->answered = true;
+    witness_ask_anew();
     snapshot_free(&watch->before);
     watch->before = watch->now;
     watch->now = fresh;

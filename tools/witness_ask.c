@@ -5,6 +5,7 @@
 
 #include <mortise/witness.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,9 @@
 
 static char path[108]; /* "": the witness is off */
 static int connection = -1;
-static bool tried, never;
+static bool tried; /* to connect, since the last answer or the beginning of this listing */
+static bool hangs; /* it did not answer in time */
+static bool never;
 
 void witness_ask_begin(mortise_client *client)
 {
@@ -29,14 +32,20 @@ void witness_ask_never(void)
     never = true;
 }
 
-/* Once: a witness that does not answer in a moment is as none. */
-static int connect_once(void)
+void witness_ask_anew(void)
+{
+    tried = false;
+}
+
+static int connected(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const struct timeval patience = {.tv_usec = 300000};
 
-    if (tried || path[0] == '\0')
+    if (connection >= 0)
         return connection;
+    if (tried || hangs || path[0] == '\0')
+        return -1;
     tried = true;
     memcpy(address.sun_path, path, sizeof path);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -52,24 +61,40 @@ static int connect_once(void)
     return fd;
 }
 
-static bool ask(int64_t pid)
+/* False: no answer. */
+static bool ask_once(int64_t pid, bool *watched)
 {
     mortise_witness_message message = {.magic = MORTISE_WITNESS_MAGIC,
                                        .version = MORTISE_WITNESS_VERSION,
                                        .kind = MORTISE_WITNESS_ASK,
                                        .pid = (int32_t)pid};
-    int fd = connect_once();
+    int fd = connected();
 
     if (fd < 0)
         return false;
+    errno = 0;
     if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
             (ssize_t)sizeof message &&
         recv(fd, &message, sizeof message, 0) == (ssize_t)sizeof message &&
-        message.kind == MORTISE_WITNESS_TELL && message.pid == (int32_t)pid)
-        return message.count > 0;
+        message.kind == MORTISE_WITNESS_TELL && message.pid == (int32_t)pid) {
+        tried = false;
+        *watched = message.count > 0;
+        return true;
+    }
+    hangs = errno == EAGAIN;
     close(fd);
     connection = -1;
     return false;
+}
+
+/* A witness closes a connection that has not said HELLO after some seconds, and it may have been restarted: a connection of
+ * before proves nothing. One that does not answer in a moment is as none from then on. */
+static bool ask(int64_t pid)
+{
+    const bool before = connection >= 0;
+    bool watched = false;
+
+    return (ask_once(pid, &watched) || (before && ask_once(pid, &watched))) && watched;
 }
 
 /* The keeper of `mortise run` is its witness. */

@@ -8,6 +8,8 @@ enum witnessed { WITNESSED_UNKNOWN, WITNESSED_NO, WITNESSED_YES };
 
 /* The witness is the one of this client's config. */
 void witness_ask_begin(mortise_client *client);
+/* Another listing begins: if there was no witness, there may be one now. */
+void witness_ask_anew(void);
 /* From now on it answers "unknown": for a program that runs longer than a witness, and lists thousands of holders. */
 void witness_ask_never(void);
 /* Unknown: the process is on another host, or another user's. */

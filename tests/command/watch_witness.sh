@@ -1,0 +1,79 @@
+#!/bin/sh
+# `mortise watch` beside a witness that comes, ends and comes again: each listing says what is true then.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+mkdir -m 700 "$DIR/witness" "$DIR/own"
+printf '%s\n' '[mortise]' 'driver = sqlite' "witness = $DIR/witness/socket" '[sqlite]' "path = $DIR/own/locks.db" >"$DIR/own.conf"
+export MORTISE_CONFIG=$DIR/own.conf
+
+start_witness() {
+    "$BIN" witness --socket "$DIR/witness/socket" 2>"$DIR/witness.err" &
+    WITNESS=$!
+    until_true holds "$DIR/witness.err" 'listens on' || wrong "it does not listen: $(cat "$DIR/witness.err")"
+}
+
+end_witness() {
+    kill -TERM $WITNESS
+    wait $WITNESS
+}
+
+# A holder that is no `mortise run`, which has a witness of its own.
+new_taker() {
+    [ -z "${TAKER:-}" ] || exec {TAKER}>&-
+    rm -f "$DIR/taker.in"
+    mkfifo "$DIR/taker.in"
+    : >"$DIR/taker.out"
+    "$MORTISE_BUILD_DIR/tests/taker" "$DIR/own.conf" <"$DIR/taker.in" >>"$DIR/taker.out" 2>>"$DIR/taker.err" &
+    exec {TAKER}>"$DIR/taker.in"
+    until_true lines_in "$DIR/taker.out" 1 || wrong "it does not start: $(cat "$DIR/taker.err")"
+    answers=1
+}
+
+acquire() {
+    echo "acquire $1 -1 60000" >&"$TAKER"
+    answers=$((answers + 1))
+    until_true lines_in "$DIR/taker.out" $answers || wrong "it does not get $1: $(cat "$DIR/taker.out" "$DIR/taker.err")"
+}
+
+is_watched() { # a name that watch does not show
+    [ "$(json "${N}holder" witnessed)" = true ]
+}
+
+"$BIN" watch --json --interval 50ms "${N}w" >"$DIR/watch" &
+watcher=$!
+shown() { # NAME WITNESSED
+    yes "$1 is shown" until_true holds "$DIR/watch" "\"name\":\"$1\""
+    has_line "its witness" "$DIR/watch" "\"name\":\"$1\",.*\"witnessed\":$2"
+}
+
+what "no witness"
+new_taker
+acquire "${N}w0"
+shown "${N}w0" false
+
+what "a witness that comes later"
+start_witness
+new_taker # the former one looks for a witness only now and then
+acquire "${N}holder"
+yes "the holder is watched" until_true is_watched
+acquire "${N}w1"
+shown "${N}w1" true
+
+what "the witness has closed the connection of watch, as it also does after five seconds"
+end_witness
+start_witness
+yes "the holder is watched again" until_true is_watched
+acquire "${N}w2"
+shown "${N}w2" true
+
+what "no witness again"
+end_witness
+acquire "${N}w3"
+shown "${N}w3" false
+
+kill -TERM $watcher
+same_code "TERM ends it" 143 $watcher
+exec {TAKER}>&-
+wait
+end
