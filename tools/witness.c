@@ -15,7 +15,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -58,12 +60,22 @@ static bool has_pidfds(void)
     return fd >= 0;
 }
 
+/* Not what was asked for: systemd may have passed a socket that is elsewhere. */
+static void say_where(int listener)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address - 1;
+    char shown[QUOTED_SIZE];
+
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    say("witness: listens on %s", quoted(address.sun_path, shown, sizeof shown));
+}
+
 static int serve(const char *path)
 {
     static const int numbers[] = {SIGTERM, SIGINT};
     sigset_t ending;
     int code = EXIT_SYSTEM;
-    char shown[QUOTED_SIZE];
 
     sigemptyset(&ending);
     signal_set_add(&ending, numbers, sizeof numbers / sizeof numbers[0]);
@@ -74,7 +86,7 @@ static int serve(const char *path)
     int listener = has_pidfds() ? witness_listen(path, &code) : -1;
     if (signals < 0 || listener < 0)
         return code;
-    say("witness: listens on %s", quoted(path, shown, sizeof shown));
+    say_where(listener);
     code = peers_serve(listener, signals);
     witness_unlisten();
     backends_end();

@@ -331,6 +331,21 @@ def test_socket_of_systemd(folder):
     still_honest(folder, where, holder)
 
 
+def test_passed_socket(folder):
+    """a socket that systemd passes, and that is elsewhere: the log says where"""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(folder.file("elsewhere"))
+    listener.listen(8)
+    with open(folder.file("log"), "w", encoding="utf-8") as log:
+        process = folder.start("bash", "-c", f'exec 3<&{listener.fileno()}; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"', "witness",
+                               rig.COMMAND, "witness", "--socket", folder.file("w"), pass_fds=[listener.fileno()], stderr=log)
+    until(lambda: "\n" in folder.log() or process.poll() is not None, "it says where")
+    assert folder.log() == f'mortise: witness: listens on "{folder.file("elsewhere")}"\n', folder.log()
+    process.terminate()
+    assert process.wait() == 0
+    listener.close()
+
+
 def test_other_user(folder):
     """another user's connection is refused"""
     if os.geteuid() != 0:
