@@ -1,50 +1,75 @@
 # bash completion for mortise(1)
 
-# Names of locks that are held, as they can be typed: those without blanks, quotes or escapes.
-_mortise_names() {
-    local config=() i
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
-        -C | --config) config=(-C "${COMP_WORDS[i + 1]}") ;;
+# Sets `line` (the words up to the cursor, as mortise gets them), `at` (where each begins in COMP_WORDS) and `breaks`: bash also
+# splits at the ':', '=' and '@' of URLs and names.
+_mortise_split() {
+    local rest=$COMP_LINE word i
+    breaks=${COMP_WORDBREAKS//[!:=@]/}
+    line=() at=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if ((i == 0)) || [[ $rest == [[:blank:]]* || -z $breaks ]] ||
+            [[ $word != +(["$breaks"]) && ${COMP_WORDS[i - 1]} != +(["$breaks"]) ]]; then
+            line+=("$word") at+=("$i")
+        else
+            line[${#line[@]} - 1]+=$word
+        fi
+        rest=${rest#"${rest%%[![:blank:]]*}"}
+        rest=${rest#"$word"}
+    done
+}
+
+# The options that name the configuration, as `config`.
+_mortise_config() {
+    local i
+    config=()
+    for ((i = 1; i < ${#line[@]} - 1; i++)); do
+        case ${line[i]} in
+        -C | --config) config=(-C "${line[i + 1]}") ;;
+        --config=*) config=(-C "${line[i]#*=}") ;;
         esac
     done
-    timeout 2 "${COMP_WORDS[0]}" "${config[@]}" list "$1" 2>/dev/null | cut -f 1 |
+}
+
+# Names of locks that are held, as they can be typed: those without blanks, quotes or escapes.
+_mortise_names() {
+    local config
+    _mortise_config
+    timeout 2 "${line[0]}" "${config[@]}" list "$1" 2>/dev/null | cut -f 1 |
         grep -v '[][ \\"'\''$`*?(){}<>|&;!]'
 }
 
-# The token of the lock that is named in the line, by `status`: the user has seen who holds it, or will.
+# The tokens of the lock that is named in the line, by `status`: the user has seen who holds it, or will.
 _mortise_token() {
-    local config=() name='' i
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
-        -C | --config)
-            config=(-C "${COMP_WORDS[i + 1]}")
-            i=$((i + 1))
-            ;;
+    local config name='' i
+    _mortise_config
+    for ((i = 1; i < ${#line[@]} - 1; i++)); do
+        case ${line[i]} in
+        -C | --config) i=$((i + 1)) ;;
         -* | break) ;;
-        *) name=${COMP_WORDS[i]} ;;
+        *) name=${line[i]} ;;
         esac
     done
     [ -n "$name" ] || return
-    timeout 2 "${COMP_WORDS[0]}" "${config[@]}" status --json -- "$name" 2>/dev/null |
-        sed -n 's/.*"token":"\{0,1\}\([1-9][0-9]*\).*/\1/p'
+    timeout 2 "${line[0]}" "${config[@]}" status --json -- "$name" 2>/dev/null |
+        grep -o '"token":"[1-9][0-9]*"' | tr -dc '0-9\n' | sort -u
 }
 
 _mortise_modules() {
-    timeout 2 "${COMP_WORDS[0]}" drivers 2>/dev/null | cut -f 1
+    timeout 2 "${line[0]}" drivers 2>/dev/null | cut -f 1
 }
 
-_mortise() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+# What can follow, as COMPREPLY.
+_mortise_offer() {
+    local word=$1 before=$2
     local command='' names=0 i
     local common='--config --help --version'
-    COMPREPLY=()
 
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
+    for ((i = 1; i < ${#line[@]} - 1; i++)); do
+        case ${line[i]} in
         --) # from here on it is another command's line
             if declare -F _command_offset >/dev/null; then
-                _command_offset $((i + 1))
+                _command_offset $((at[i] + 1))
             else
                 mapfile -t COMPREPLY < <(compgen -c -- "$word")
             fi
@@ -53,7 +78,7 @@ _mortise() {
         -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
             --token | --interval | --section | --permits | --socket | --listen | --token-file) i=$((i + 1)) ;;
         -*) ;;
-        *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
+        *) if [ -z "$command" ]; then command=${line[i]}; else names=$((names + 1)); fi ;;
         esac
     done
 
@@ -105,5 +130,16 @@ _mortise() {
     esac
     [[ $word == -* ]] || words=$(printf '%s\n' $words | grep -v '^-')
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+
+_mortise() {
+    local line at breaks kept=''
+    COMPREPLY=()
+    _mortise_split
+    local word=${line[${#line[@]} - 1]}
+    _mortise_offer "$word" "${line[${#line[@]} - 2]}"
+    # What stands before the last break stays in the line, and is not typed again.
+    [ -z "$breaks" ] || kept=${word%"${word##*["$breaks"]}"}
+    [ -z "$kept" ] || COMPREPLY=("${COMPREPLY[@]#"$kept"}")
 }
 complete -F _mortise mortise
