@@ -242,6 +242,25 @@ static void memory_full(const struct way *way)
     scene_end(&scene);
 }
 
+/* It refuses no downgrade either, which is a renewal too. */
+static void memory_full_downgrade(const struct way *way)
+{
+    struct scene scene;
+    mortise_lease *lease = NULL;
+    scene_begin(&scene, way, "downgrade", "renew_every = 50ms\n");
+    EXPECT(OK, mortise_acquire(scene.client[0], scene.name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 3000), &lease,
+                               &detail));
+    CHECK(ask_is(&server, "OK", "CONFIG SET maxmemory 1"));
+    EXPECT(OK, mortise_downgrade(lease, &detail));
+    CHECK(holds(&server, scene.name) == 1 && scene_holders(&scene) == 1);
+    CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + 3));
+    CHECK(ask_is(&server, "OK", "CONFIG SET maxmemory 0"));
+    EXPECT(OK, scene_try(&scene, 1, 0));
+    give(lease);
+    scene_end(&scene);
+}
+
 static bool clock_is(void *argument)
 {
     const int64_t *wanted_s = argument;
@@ -303,6 +322,7 @@ EACH(test_replies, replies_lost, true, true)
 EACH(test_downgrades, downgrade_lost, true, true)
 EACH(test_refused, downgrade_lost_refused, true, true)
 EACH(test_memory, memory_full, true, true)
+EACH(test_memory_downgrade, memory_full_downgrade, true, true)
 EACH(test_clock, clock_jumps, true, true)
 
 /* The clock of expiry goes on while a script runs (before Redis 7.2), so a holder that had a moment left at its begin may have
@@ -351,6 +371,7 @@ static const CU_TestInfo tests[] = {
     {"a downgrade is lost", test_downgrades},
     {"a downgrade is lost, and the password is another", test_refused},
     {"a full memory", test_memory},
+    {"a full memory, and a downgrade", test_memory_downgrade},
     {"the clock jumps", test_clock},
     {"an end comes while a script runs", test_end_in_a_script},
     CU_TEST_INFO_NULL,

@@ -28,6 +28,7 @@ end
 if not note then
     return call('exists', KEYS[1])
 end
+call('pexpireat', KEYS[1], text(ends)) -- first what a full memory does not refuse: the script may write then
 local refused = share.add(grant, ends, note, 0)
 if refused then
     return refused
