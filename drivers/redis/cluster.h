@@ -47,7 +47,8 @@
  *     only if all of them exist there; else TRYAGAIN, if some do, and acquires and releases wait until the keys of that lock have
  *     left; or ASK, if none does. No key comes into being at the source any more, so all that this lock has is at the target then,
  *     where the script goes on, whether the rest of the slot has arrived or not. Renewals of exclusive leases name one key, and
- *     never wait; those of shared ones name three.
+ *     never wait; those of shared ones name three. A downgrade waits as acquires do, and is the only renewal of its lease until it
+ *     is done: if the keys stay at the source for longer than the ttl, the lease is LOST.
  *   A script at the source needs a key that it has deleted, or that is not there (as those of holders who share): see "Script
  *     attempted" above. A release gives the lock to nobody then. A place can be lost with it; its waiter takes another one at its
  *     next refresh.
