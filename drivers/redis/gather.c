@@ -13,13 +13,14 @@
  *   COUNTS    all have answered                          the map is read once more                      CHECKS
  *   CHECKS    nothing has moved                          the names of all in order
  *   CHECKS    keys have moved, or slots                  all are asked once more; names are added       ASKS
- *   CHECKS    a key has left between SCAN and the look   likewise; but after PASSES_MAX it fails
+ *   CHECKS    a key has left between SCAN and the look   likewise; but after PASSES_MAX it fails. The same if a node does not
+ *             know the script, whose text went to that key
  *   any       canceled                                   the ops of the nodes are canceled
  *
  *   A lock moves from a node that was not read yet to one that was: either its slot has another owner at the end, or that node
  *     has got a key since it was asked. The next pass begins behind that, and finds the lock where it is then. If it was on its
- *     way for the second time, the first pass has found it. What was found once is told, though it may be free by then: a list is
- *     not of one instant.
+ *     way for the second time, the first pass that missed no key has found it. What was found once is told, though it may be free
+ *     by then: a list is not of one instant.
  *   The user may not ask for INFO: a key that came is not noticed (docs/redis.md). */
 #include "../lib/ping.h"
 #include "cluster.h"
@@ -58,6 +59,7 @@ struct gather {
     size_t info_count, info_room;
     bool missed;  /* in this pass a key has left a node before it was looked at, */
     bool arrived; /* or has come to one */
+    bool whole;   /* a pass has missed none */
     bool no_memory;
 };
 
@@ -282,7 +284,8 @@ static void ask_nodes(struct gather *gather)
 static void check(struct gather *gather)
 {
     bool moved = gather->changes != gather->cluster->topology->changes;
-    bool again = gather->missed || (gather->passes == 1 && (moved || gather->arrived));
+    bool again = gather->missed || (!gather->whole && (moved || gather->arrived));
+    gather->whole |= !gather->missed;
     if (!again)
         tell(gather);
     else if (gather->passes < PASSES_MAX)

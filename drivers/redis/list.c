@@ -8,6 +8,9 @@
  * A node of a cluster is asked first how many keys it has got from other nodes (INFO commandstats): that is the `token` of the op.
  * With LIST_COUNTS it is asked nothing else (gather.c). If a key has left it between SCAN and the look at it, the list is not `sure`.
  *
+ *   NOSCRIPT: the text of a script goes with the first of several looks. If that one is redirected, the node has not read it. Who
+ *     shares is asked once more for the others; of other looks the list is not `sure`.
+ *
  *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and the list is freed. */
@@ -42,6 +45,7 @@ struct list {
 
 static void scan(struct list *list);
 static void look_at_page(struct list *list);
+static void ask_who_shares(struct list *list);
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
 
 static void free_list(struct list *list)
@@ -63,12 +67,19 @@ static void fail_list(struct list *list, const struct link_fault *fault)
     free_list(list);
 }
 
-/* A key has left this node since SCAN named it. */
+static bool is_unknown_script(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR &&
+           link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT;
+}
+
+/* A key has left this node since SCAN named it; or the first of those that are looked at has, and the script with it. */
 static bool is_on_its_way(const struct list *list, const redisReply *reply)
 {
     enum link_error error = link_error_of(reply->str, reply->len);
-    return list->driver->in_cluster && (error == LINK_ERROR_MOVED || error == LINK_ERROR_ASK ||
-                                        error == LINK_ERROR_TRYAGAIN || error == LINK_ERROR_SPLIT);
+    return list->driver->in_cluster &&
+           (error == LINK_ERROR_MOVED || error == LINK_ERROR_ASK || error == LINK_ERROR_TRYAGAIN ||
+            error == LINK_ERROR_SPLIT || error == LINK_ERROR_NOSCRIPT);
 }
 
 static void refuse_list(struct list *list, const redisReply *reply)
@@ -228,6 +239,17 @@ static void next_page(struct list *list)
         ask_role(list);
 }
 
+/* All that was asked has been answered. */
+static void go_on(struct list *list)
+{
+    if (list->op == NULL)
+        free_list(list);
+    else if (list->sharing == 0)
+        next_page(list);
+    else if (!has_left(list))
+        ask_who_shares(list);
+}
+
 /* ---- who shares ------------------------------------------------------------------------------------------- */
 
 /* Those of the page are the first of the list. */
@@ -242,21 +264,21 @@ static struct found *next_shared(struct found *found)
 static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
-    bool last = index + 1 == call->expected;
-    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL && !is_on_its_way(list, reply))
+    bool unknown = is_unknown_script(reply); /* it is asked once more */
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL && !unknown &&
+        !is_on_its_way(list, reply))
         refuse_look(list, reply);
     struct found *found = list->looks;
-    shared_take(list->driver, reply, 0, &found->info);
-    found->shared = false;
-    list->looks = next_shared(found);
-    if (!last)
-        return;
-    if (list->op == NULL)
-        free_list(list);
-    else
-        next_page(list);
+    list->looks = next_shared(found->next);
+    if (!unknown)
+        shared_take(list->driver, reply, 0, &found->info);
+    found->shared = unknown;
+    list->sharing += unknown;
+    if (index + 1 == call->expected)
+        go_on(list);
 }
 
+/* At least the first of them is settled then: the text goes with it. */
 static void ask_who_shares(struct list *list)
 {
     struct link *link = &list->driver->link;
@@ -289,7 +311,6 @@ static unsigned replies_for_key(const struct list *list)
 static void looked(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
-    bool last = index + 1 == call->expected;
     const redisReply *keys = list->page->element[1];
     unsigned each = replies_for_key(list);
     /* a key of another type is refused inside EXEC, which is no failure; an error here is one */
@@ -302,14 +323,8 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
             list->op = NULL;
         }
     }
-    if (!last)
-        return;
-    if (list->op == NULL)
-        free_list(list);
-    else if (list->sharing == 0)
-        next_page(list);
-    else if (!has_left(list))
-        ask_who_shares(list);
+    if (index + 1 == call->expected)
+        go_on(list);
 }
 
 /* ---- pages -------------------------------------------------------------------------------------------------- */
