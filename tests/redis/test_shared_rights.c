@@ -88,9 +88,41 @@ static void test_no_queue(void)
     }
 }
 
+static mortise_status acquire_some(const struct scene *scene, mortise_client *client,
+                                   uint32_t permits, mortise_lease **lease)
+{
+    return mortise_acquire(client, scene->name,
+                           SHARED(.wait_ms = 0, .ttl_ms = LONG_MS, .permits = permits), lease,
+                           &detail);
+}
+
+/* Nor the right to take places out of it: it passes them. */
+static void test_no_pop(void)
+{
+    for (size_t i = 1; i < WAYS; i += 2) {
+        struct scene scene;
+        mortise_lease *first = NULL, *second = NULL, *misfit = NULL;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -lpop"));
+        scene_begin(&scene, &scene_ways[i], "no right to pop", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        CHECK(ask_number(&server, "RPUSH {mortise:%s}:mortise:queue gone", scene.name) == 1);
+        EXPECT(OK, acquire_some(&scene, poor, 3, &first));
+        EXPECT(OK, acquire_some(&scene, poor, 3, &second));
+        EXPECT(INVALID, acquire_some(&scene, poor, 4, &misfit));
+        CHECK(scene_holders(&scene) == 2 && queue_length(&server, scene.name) == 1);
+        give(second);
+        give(first);
+        CHECK(ask_number(&server, "DEL {mortise:%s}:mortise:queue", scene.name) == 1);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
     {"no queue, and no right to it", test_no_queue},
+    {"no queue, and no right to take places out of it", test_no_pop},
     CU_TEST_INFO_NULL,
 };
 
