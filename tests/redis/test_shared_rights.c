@@ -119,10 +119,35 @@ static void test_no_pop(void)
     }
 }
 
+/* Who shares a hash is not told without HGET: an inspect says so, and does not ask again until its time is over. */
+static void test_no_look(void)
+{
+    for (size_t i = 2; i < WAYS; i++) {
+        struct scene scene;
+        mortise_info info = {.size = sizeof info};
+        char settings[200];
+        int listed = 0;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -hget"));
+        scene_begin(&scene, &scene_ways[i], "no right to look", NULL);
+        snprintf(settings, sizeof settings, "%susername = poor\npassword = word\n",
+                 scene_ways[i].settings);
+        mortise_client *poor = open_at(&server, NULL, "unreachable_timeout = 2s\n", settings);
+        mortise_lease *lease = scene_share(&scene, 0, 0);
+        EXPECT(BACKEND, mortise_inspect(poor, scene.name, &info, &detail));
+        SAYS("can't run this command");
+        EXPECT(BACKEND, mortise_list(poor, scene.name, count, &listed, &detail));
+        give(lease);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
     {"no queue, and no right to it", test_no_queue},
     {"no queue, and no right to take places out of it", test_no_pop},
+    {"no right to see who shares", test_no_look},
     CU_TEST_INFO_NULL,
 };
 

@@ -8,6 +8,9 @@ local time = call('time')
 local now, found = time[1] .. sub('00000' .. time[2], -6), {}
 local share = shared(KEYS[1], KEYS[2], ARGV[1] == 'hash', now)
 local state = share.open()
+if share.refused and not string.find(share.refused.err, 'WRONGTYPE') then -- that is nobody's who shares
+    return share.refused
+end
 local all = share.count and share.all() or {}
 for i = 1, #all, 2 do
     local note = share.note(all[i])
