@@ -220,6 +220,30 @@ static void downgrade_lost_refused(const struct way *way)
     CHECK(ask_number(&server, "ACL DELUSER moody") == 1);
 }
 
+/* An acquire was executed twice, the second time late: the second place of its grant is nobody's. */
+static void place_twice(const struct way *way)
+{
+    struct scene scene;
+    struct pending reader;
+    mortise_info info = {.size = sizeof info};
+    scene_begin(&scene, way, "twice", NULL);
+    mortise_lease *writer = take(scene.client[0], scene.name);
+    scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+    scene_wait(&scene, 1);
+    redisReply *place = ask(&server, "LINDEX {mortise:%s}:mortise:queue 0", scene.name);
+    if (CHECK(place && place->type == REDIS_REPLY_STRING))
+        CHECK(ask_number(&server, "RPUSH {mortise:%s}:mortise:queue %b", scene.name, place->str,
+                         place->len) == 2);
+    freeReplyObject(place);
+    give(writer);
+    EXPECT(OK, pending_join(&reader));
+    CHECK(queue_length(&server, scene.name) == 0 && scene_holders(&scene) == 1);
+    EXPECT(OK, mortise_inspect(scene.client[0], scene.name, &info, &detail));
+    CHECK(info.token == mortise_token(reader.lease));
+    give(reader.lease);
+    scene_end(&scene);
+}
+
 /* ---- the server's memory and clock ------------------------------------------------------------------------------ */
 
 /* A full memory refuses a new holder, of the first as of a later one, and leaves nothing; what is held goes on. */
@@ -321,6 +345,7 @@ EACH(test_foreign, foreign, true, true)
 EACH(test_replies, replies_lost, true, true)
 EACH(test_downgrades, downgrade_lost, true, true)
 EACH(test_refused, downgrade_lost_refused, true, true)
+EACH(test_twice, place_twice, true, false)
 EACH(test_memory, memory_full, true, true)
 EACH(test_memory_downgrade, memory_full_downgrade, true, true)
 EACH(test_clock, clock_jumps, true, true)
@@ -370,6 +395,7 @@ static const CU_TestInfo tests[] = {
     {"lost replies", test_replies},
     {"a downgrade is lost", test_downgrades},
     {"a downgrade is lost, and the password is another", test_refused},
+    {"an acquire is executed twice", test_twice},
     {"a full memory", test_memory},
     {"a full memory, and a downgrade", test_memory_downgrade},
     {"the clock jumps", test_clock},

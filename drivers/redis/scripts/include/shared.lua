@@ -162,13 +162,13 @@ local function shared(lock, queue, hash, now)
     end
     -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
     -- another is told to ask again (token 0), and is refused then: it must not hold up the others. Nor must an exclusive one whose
-    -- client is gone. True: it was `self`'s turn, whose place is taken out.
+    -- client is gone. A place of a grant that holds, whose acquire was executed twice, is taken out. True: it was `self`'s turn, whose place is taken out.
     function s.admit(tokens, self)
         local place, given = next_place('lindex', queue, '0'), nil
         while place do
             local grant = grant_of(place)
             local floor, permits, note = share_of(place)
-            local alive = grant == self or is_fresh(place, now)
+            local alive = grant == self or (is_fresh(place, now) and not s.left(grant))
             local misfit = s.count and is_share(place) and permits ~= s.permits
             if alive and not misfit and not (is_share(place) and s.has_room(permits)) then
                 if grant == self or is_share(place) or not is_deaf(place) then
