@@ -30,7 +30,8 @@
  *   CLUSTERDOWN                 UNREACHABLE, a look is wanted; the core asks again with its own pauses
  *   CROSSSLOT                   BACKEND: a proxy changes the names of the keys; never seen
  *   "Script attempted to …"     a script met a key that is at another node, and ended there ("Lua script attempted to …" before
- *                               Redis 7). An acquire, release or write may have written: INDETERMINATE. The others: as TRYAGAIN
+ *                               Redis 7). An acquire, release, downgrade or write may have written: INDETERMINATE. The others: as
+ *                               TRYAGAIN
  *   more than REDIRECTS_FAST    with a growing pause before each, except that ASK is followed at once
  *   more than REDIRECTS_MAX     UNREACHABLE
  *

@@ -7,8 +7,8 @@
  *                                                 │   ▲                         all held locks are renewed: found,
  *                                                 └───┘ nobody, no answer       or LOST; waiting ops are sent
  *
- *   A request to A has no answer: the acquire, release or write is INDETERMINATE, and the core asks again, at B. Either B got
- *     it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
+ *   A request to A has no answer: the acquire, release, downgrade or write is INDETERMINATE, and the core asks again, at B. Either
+ *     B got it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
  *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
  *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
  *     driver ends its old connection there first; what A executed before that lasts for a ttl.

@@ -14,7 +14,8 @@
  *   READING   the connection breaks                           nothing was done: asked again, once              IDLE
  *   WRITING   EXEC was executed, or failed                    the ops are completed                            IDLE
  *   WRITING   EXEC is null: somebody changed a key            the first op alone; the others wait again        READING
- *   WRITING   the connection breaks                           INDETERMINATE; acquires are in doubt             IDLE
+ *   WRITING   the connection breaks                           INDETERMINATE, a renewal UNREACHABLE; acquires   IDLE
+ *                                                             are in doubt
  *
  *   An op is canceled while READING: it is taken out. While WRITING: its result is dropped.
  *   A key expires between the reading and EXEC: PEXPIRE and DEL answer 0, so the grant is LOST.
