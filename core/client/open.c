@@ -56,7 +56,13 @@ static void random_bytes(struct pump *pump, void *bytes, size_t size)
     locks_unlock(locks, START_SOON);
 }
 
-static const struct pump_upcalls upcalls = {.news = news, .doubt = doubt, .random = random_bytes};
+static void waiting(struct pump *pump, mortise_op *op)
+{
+    waitlists_waiting(&client_of(pump)->locks, op);
+}
+
+static const struct pump_upcalls upcalls = {
+    .news = news, .doubt = doubt, .waiting = waiting, .random = random_bytes};
 
 /* ---- what the executor of callbacks tells ---- */
 

@@ -345,10 +345,15 @@ static void left_locked(struct claim *claim, const mortise_op *op)
         claim_go_locked(claim, CLAIM_GONE);
 }
 
+static struct claim *claim_of(mortise_op *op)
+{
+    return (struct claim *)(void *)((char *)op - offsetof(struct claim, ask));
+}
+
 /* Inside the pump, no lock held. The claim may be free, or ask again, before this ends. */
 static void ask_done(mortise_op *op)
 {
-    struct claim *claim = (struct claim *)(void *)((char *)op - offsetof(struct claim, ask));
+    struct claim *claim = claim_of(op);
     struct locks *locks = claim->locks;
     const mortise_op answer = *op;
     unsigned doubts = claim->ask.doubts;
@@ -362,5 +367,20 @@ static void ask_done(mortise_op *op)
         answered_locked(claim, &answer, doubts);
     give_room_locked(locks, room);
     locks_ended_locked(locks);
+    locks_unlock(locks, START_NOW);
+}
+
+/* The backend answers, so what failed before is over. A lost request under the same grant id is as unsure as it was. A try
+ * does not wait: it has its time, whatever a driver says (busy_locked). */
+void waitlists_waiting(struct locks *locks, mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE || (op->flags & MORTISE_OP_TRY) != 0)
+        return;
+    const struct claim *claim = claim_of(op);
+    pthread_mutex_lock(&locks->lock);
+    if (claim->state == CLAIM_ASKING) { /* else nobody wants it any more */
+        claim->waitlist->failing_ns = 0;
+        claim->waitlist->failures = 0;
+    }
     locks_unlock(locks, START_NOW);
 }

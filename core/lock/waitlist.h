@@ -7,7 +7,8 @@
  * The claim of the list asks for the head (claim.h has its states):
  *
  *   ASKING   OK: the head has it, and the next head asks. BUSY: the list watches the name and pauses.
- *            No answer: the list backs off; after `unreachable_timeout` all callers fail.
+ *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY ends the count, and so does
+ *            a driver that keeps the request and reports that the backend has it in its queue (host->waiting).
  *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
  *   none     its claim had to be ended, or passed to a caller: the head brings one.
  *
@@ -66,7 +67,7 @@ struct waitlist {
     struct claim *claim; /* ASKING or PAUSED, or NULL */
     bool news;           /* came while asking: ask again at once if the answer is BUSY */
     unsigned busy_count, failures;    /* answers in a row */
-    int64_t failing_ns;               /* since when no answer came; 0: one did */
+    int64_t failing_ns;               /* since when no answer came; 0: one did, or the backend says that the claim waits */
     mortise_error *trouble;           /* the last failure, while failing_ns is set; made when first needed */
     int64_t holder_seen_ns;           /* when the driver reported `holder` */
     mortise_info holder;              /* as of the last BUSY. The last member: not cleared on reuse */
@@ -88,6 +89,8 @@ void waitlist_freed_locked(struct name *name);
 void waitlist_news_locked(struct name *name);
 /* The same for a name, or for all names (NULL). Inside the pump. */
 void waitlists_news(struct locks *locks, const char *text, size_t length);
+/* The backend has answered that this acquire, which is not completed, waits for its turn. Inside the pump. */
+void waitlists_waiting(struct locks *locks, mortise_op *op);
 void waitlists_free(struct locks *locks); /* those kept for reuse */
 /* Decides a caller that is on no list: wakes it, or queues its callback. Its memory may be gone then. */
 void waiter_decide_locked(struct locks *locks, struct waiter *waiter, mortise_status status);

@@ -152,6 +152,26 @@ static void host_doubt(mortise_host *host, const char *name, size_t name_len)
         pump->upcalls->doubt(pump, name, name_len);
 }
 
+/* A plugin may have made the op: then only the plugin knows which op of the core's depends on it. */
+static void host_waiting(mortise_host *host, mortise_op *op)
+{
+    struct pump *pump = pump_of(host);
+    const struct instance *above = instance_of(host)->above;
+    bool own = pump_inside_here == pump && op->core_state == OP_STARTED;
+    if (own) {
+        pump->upcalls->waiting(pump, op);
+        return;
+    }
+    if (pump_inside_here != pump || op->core_state != OP_OF_PLUGIN) {
+        host_log(host, 3, "the module reported that an op waits that was not outstanding; ignored");
+        return;
+    }
+    while (above != NULL && above->module.waiting == NULL)
+        above = above->above;
+    if (above != NULL)
+        above->module.waiting(above->ctx, op);
+}
+
 static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)
 {
     if (!pump_post(pump_of(host), instance_of(host), run, argument))
@@ -203,6 +223,7 @@ void host_prepare(struct instance *instance, void *pump)
         .open_below = host_open_below,
         .resolve = host_resolve,
         .doubt = host_doubt,
+        .waiting = host_waiting,
     };
 }
 

@@ -15,9 +15,6 @@
 #define CALLER_NS (5 * NS_PER_MS) /* how long a caller begins rounds for others */
 #define ROUNDS 16                 /* of the service thread between two looks at the descriptors */
 
-/* op.core_state, of the thread inside alone: what may be completed. Ops of plugins are zero. */
-enum { OP_OF_PLUGIN = 0, OP_STARTED = 1, OP_COMPLETED = 2, OP_OF_PLUGIN_COMPLETED = 3 };
-
 _Thread_local struct pump *pump_inside_here;
 
 struct posted {

@@ -89,6 +89,8 @@ struct pump_upcalls {
     void (*news)(struct pump *pump, const char *name, size_t name_len);
     /* What this client holds of the name (NULL: of any name) may be gone: ask the backend. */
     void (*doubt)(struct pump *pump, const char *name, size_t name_len);
+    /* The backend has answered that this op, which is in the stack, waits for its turn. */
+    void (*waiting)(struct pump *pump, mortise_op *op);
     /* Random bytes; any thread. */
     void (*random)(struct pump *pump, void *bytes, size_t size);
 };

@@ -7,6 +7,9 @@
 /* Where a task is; under the pump's lock. */
 enum task_phase { TASK_IDLE, TASK_QUEUED, TASK_STARTED, TASK_DELIVERED };
 
+/* op.core_state, of the thread inside alone: what may be completed. Ops of plugins are zero. */
+enum { OP_OF_PLUGIN = 0, OP_STARTED = 1, OP_COMPLETED = 2, OP_OF_PLUGIN_COMPLETED = 3 };
+
 /* The pump that this thread is inside of, or NULL. (Looked at so often that a call for it would show.) */
 extern _Thread_local struct pump *pump_inside_here __attribute__((tls_model("initial-exec")));
 

@@ -47,6 +47,8 @@ void claim_wait(struct driver *driver, struct claim *claim, const struct queue_v
                    : claim->kind.permits > CROWD_MAX ? 1
                                                      : view->crowd->count;
     claim_become(driver, claim, CLAIM_WAITING);
+    if (claim->op != NULL) /* an answer of the servers has shown who blocks it */
+        driver->host->waiting(driver->host, claim->op);
     claim->watches = calloc(count, sizeof(*claim->watches));
     claim_key(claim, &own);
     if (claim->watches == NULL)

@@ -196,6 +196,7 @@ bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t a
     if (wish != WISH_NONE || !driver->inbox_ready) /* else the inbox has come in between */
         due_ns = now + refresh_ms(driver, op, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);
+    driver->host->waiting(driver->host, op);
     return true;
 }
 

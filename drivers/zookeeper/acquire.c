@@ -107,7 +107,7 @@ static bool wait_for(struct driver *driver, struct claim *claim, const char *nod
     if (before == NULL)
         claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
     else
-        claim_become(driver, claim, CLAIM_WAITING);
+        claim_wait(driver, claim);
     return before != NULL;
 }
 

@@ -184,6 +184,14 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
         claims_sweep_by(driver, now_of(driver)); /* are they all that is left? */
 }
 
+void claim_wait(struct driver *driver, struct claim *claim)
+{
+    mortise_op *op = claim_whole(claim)->op;
+    claim_become(driver, claim, CLAIM_WAITING);
+    if (op != NULL)
+        driver->host->waiting(driver->host, op);
+}
+
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status)
 {
     struct name *name = claim->name;

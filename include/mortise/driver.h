@@ -84,8 +84,9 @@ typedef enum mortise_op_kind {
      * BUSY: another holds the name. hint_ms: after how long it may be admitted at the latest if nobody renews
      * (-1: unknown); *info, if given: the holder.
      * With MORTISE_OP_TRY the driver answers at once and registers nothing. Without it the caller waits: a driver
-     * with its own queue keeps the op until its turn comes or the op is canceled. Other drivers answer BUSY, and
-     * the core starts the op again on `news` or after hint_ms, under another grant id. */
+     * with its own queue keeps the op until its turn comes or the op is canceled, and calls host->waiting when the
+     * backend has answered that it is in the queue. Other drivers answer BUSY, and the core starts the op again on `news`
+     * or after hint_ms, under another grant id. */
     MORTISE_OP_ACQUIRE = 1,
     /* in: name, grant, mode, permits, owner, ttl_ms, token. OK: from_ns, good_for_ms. LOST: the claim is gone. NOTOWNER:
      * another holds the name. Both mean that the claim is lost.
@@ -255,6 +256,13 @@ struct mortise_host {
      * doubt is taken for one of all claims. Many doubts in one call of such a module are one; one in each of many calls is as
      * many, so gather those of which no loss is known. */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
+    /* Reports that the backend has answered this acquire, which the module keeps: it has to wait for its turn. An op that waits
+     * may not be completed for hours; without the report, failures of the tries before it count on until then, and the next one
+     * may be taken for the end of an outage that never was (`unreachable_timeout`). Call it for each such answer, however many
+     * there are for an op; but only for an answer, not because a connection is there. What answers BUSY does not need it.
+     * A plugin calls it for the op that it was given, if that waits for one that the plugin made (`waiting` below). A core that
+     * accepts a module whose table has `waiting` has this function too. */
+    void (*waiting)(mortise_host *host, mortise_op *op);
 };
 
 /* A module opened below another one. A plugin issues its own ops to it (zeroed, with `done` set). */
@@ -434,6 +442,9 @@ typedef struct mortise_module {
      * plugin itself holds in the backend, then completes op: OK, or why something is left. Like any op, it may be
      * canceled. A plugin that holds nothing passes it on to the module below, if that has this function. */
     void (*leave)(void *ctx, mortise_op *op);
+    /* Plugins: a module below has called host->waiting for an op that is not the core's. If this plugin made it (op->done says so),
+     * the plugin calls host->waiting for its own op that depends on it, if there is one; else it calls that for the same op. */
+    void (*waiting)(void *ctx, mortise_op *op);
 } mortise_module;
 
 /* The first fields of a module's table: `.kind` and the others follow. */

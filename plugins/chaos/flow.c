@@ -327,6 +327,15 @@ void flow_news(struct chaos *chaos, const char *name, size_t name_len)
         chaos->host->news(chaos->host, name, name_len);
 }
 
+/* A request below waits for its turn. If it is a copy, the core knows only what it was made of; nobody hears of a ghost. */
+void flow_waiting(struct chaos *chaos, mortise_op *op)
+{
+    const struct call *call = op->done == call_answered ? (struct call *)op : NULL;
+    mortise_op *upper = call != NULL && call->chaos == chaos ? call->upper : op;
+    if (upper != NULL)
+        chaos->host->waiting(chaos->host, upper);
+}
+
 /* Nobody waits for anything any more; what is below must not come back to what is freed. */
 void flow_end(struct chaos *chaos)
 {

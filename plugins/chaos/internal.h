@@ -154,6 +154,7 @@ int64_t flow_due(const struct chaos *chaos);
 void flow_watch(struct chaos *chaos, const char *name, size_t name_len);
 void flow_unwatch(struct chaos *chaos, const char *name, size_t name_len);
 void flow_news(struct chaos *chaos, const char *name, size_t name_len);
+void flow_waiting(struct chaos *chaos, mortise_op *op);
 void flow_end(struct chaos *chaos);
 
 #endif

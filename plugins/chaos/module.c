@@ -156,6 +156,11 @@ static void chaos_news(void *ctx, const char *name, size_t name_len)
     flow_news(ctx, name, name_len);
 }
 
+static void chaos_waiting(void *ctx, mortise_op *op)
+{
+    flow_waiting(ctx, op);
+}
+
 static void chaos_leave(void *ctx, mortise_op *op)
 {
     const struct chaos *chaos = ctx;
@@ -191,4 +196,5 @@ const mortise_module mortise_module_v1 = {
     .unwatch = chaos_unwatch,
     .news = chaos_news,
     .leave = chaos_leave,
+    .waiting = chaos_waiting,
 };

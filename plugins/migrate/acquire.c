@@ -360,6 +360,15 @@ void acquire_answered(struct call *call, struct ask *ask)
     }
 }
 
+/* Both sides have answered: leg 1 waits, or it was granted, and leg 2 waits. A leg 1 that is lost meanwhile begins anew, and then
+ * fails if its side does not answer. */
+void acquire_waiting(struct call *call)
+{
+    bool asks = call->state == CALL_FIRST || call->state == CALL_SECOND;
+    if (asks && !call->canceled)
+        call->migrate->host->waiting(call->migrate->host, call->upper);
+}
+
 void acquire_cancel(struct call *call)
 {
     struct migrate *migrate = call->migrate;

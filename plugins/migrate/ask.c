@@ -13,6 +13,11 @@ static void done(mortise_op *op)
     ask->answered(ask);
 }
 
+struct ask *ask_of(mortise_op *op)
+{
+    return op->done == done ? (struct ask *)op : NULL;
+}
+
 void ask_prepare(struct ask *ask, mortise_op_kind kind)
 {
     memset(&ask->op, 0, sizeof(ask->op));

@@ -83,3 +83,12 @@ void dispatch_cancel(struct migrate *migrate, mortise_op *op)
     for (size_t i = 0; i < SIDES; i++)
         ask_cancel(&call->asks[i]);
 }
+
+void dispatch_waiting(struct migrate *migrate, mortise_op *op)
+{
+    const struct ask *ask = ask_of(op);
+    if (ask == NULL || ask->migrate != migrate)
+        migrate->host->waiting(migrate->host, op);
+    else if (ask->answered == answered)
+        acquire_waiting(ask->of);
+}

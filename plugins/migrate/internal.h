@@ -65,6 +65,8 @@ struct ask {
 
 /* Zeroes it for a new request, but not what it belongs to. It must not be out. */
 void ask_prepare(struct ask *ask, mortise_op_kind kind);
+/* The request that this op is of; NULL: of another plugin's. */
+struct ask *ask_of(mortise_op *op);
 void ask_send(struct ask *ask);
 void ask_cancel(struct ask *ask); /* if it is out */
 /* Sends what is in the outboxes: at the end of each call of the core's. */
@@ -388,6 +390,8 @@ void acquire_init(struct migrate *migrate, const char *client_id);
 void acquire_start(struct call *call);
 void acquire_answered(struct call *call, struct ask *ask);
 void acquire_cancel(struct call *call);
+/* A side has answered that a leg waits for its turn. */
+void acquire_waiting(struct call *call);
 void wait_begin(struct call *call); /* with leg 2 */
 void wait_end(struct call *call);
 /* Another client holds it: leg 2 is asked again on news, or after hint_ms. */
@@ -427,6 +431,8 @@ void list_answered(struct call *call, const struct ask *ask);
 
 void dispatch_start(struct migrate *migrate, mortise_op **ops, size_t n);
 void dispatch_cancel(struct migrate *migrate, mortise_op *op);
+/* A side has answered that an op waits for its turn. */
+void dispatch_waiting(struct migrate *migrate, mortise_op *op);
 
 /* ---- call.c ------------------------------------------------------------------------------------------ */
 

@@ -237,6 +237,11 @@ static void migrate_news(void *ctx, const char *name, size_t name_len)
     migrate->host->news(migrate->host, name, name_len);
 }
 
+static void migrate_waiting(void *ctx, mortise_op *op)
+{
+    dispatch_waiting(ctx, op);
+}
+
 static void migrate_leave(void *ctx, mortise_op *op)
 {
     struct migrate *migrate = ctx;
@@ -293,4 +298,5 @@ const mortise_module mortise_module_v1 = {
     .unwatch = migrate_unwatch,
     .news = migrate_news,
     .leave = migrate_leave,
+    .waiting = migrate_waiting,
 };

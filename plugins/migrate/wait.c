@@ -128,6 +128,7 @@ void wait_busy(struct call *call, int64_t hint_ms)
     int64_t most_ns = told ? ASK_MAX_NS : ASK_UNTOLD_NS;
     int64_t wait_ns = hint_ms < 0 || hint_ms * NS_PER_MS > most_ns ? most_ns : hint_ms * NS_PER_MS;
     bool news = call->news;
+    migrate->host->waiting(migrate->host, call->upper); /* which never hears of this BUSY */
     watch_second(call);
     if (news) {
         migrate->wait_events->ask_second(call);

@@ -1,5 +1,5 @@
 /* cut_tests.c - the connection is cut after so many bytes of a first acquire, in either direction: by day after some numbers of
- * them, at night after each. */
+ * them, at night after each. And twice while somebody waits. */
 #include "stage.h"
 
 #include <stdio.h>
@@ -106,9 +106,65 @@ static void test_releases(void)
     client_end(direct);
 }
 
+struct asks {
+    mortise_client *client;
+    uint64_t before;
+};
+
+static bool has_asked_again(void *argument)
+{
+    const struct asks *asks = argument;
+    mortise_stats stats = {.size = sizeof stats};
+    return mortise_stats_get(asks->client, &stats) == MORTISE_OK && stats.requests > asks->before;
+}
+
+static bool answers(void *client)
+{
+    return mortise_ping(client, NULL, 0, NULL) == MORTISE_OK;
+}
+
+/* There is no server until the core has asked again. */
+static void fail_shortly(mortise_client *client)
+{
+    mortise_stats stats = {.size = sizeof stats};
+    EXPECT(OK, mortise_stats_get(client, &stats));
+    struct asks asks = {client, stats.requests};
+    CHECK(test_proxy_say(&stage.proxy, "refuse"));
+    CHECK(test_poll(has_asked_again, &asks, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&stage.proxy, "accept"));
+    CHECK(test_poll(answers, client, TEST_PATIENCE_MS));
+}
+
+/* Its place is found again in between: the second failure is as short as the first one. */
+static void test_two_short_failures(void)
+{
+    enum { OUTAGE_MS = 3000 };
+    mortise_client *client = client_behind_proxy(
+                       "ttl=30s&timeout=300ms&connect_timeout=300ms&unreachable_timeout=3s"),
+                   *holder = client_direct("");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    waiter_start(&waiter, client, name);
+    CHECK(wait_waiting(holder, client, name));
+    for (int i = 0; i < 2; i++) {
+        fail_shortly(client);
+        CHECK(wait_waiting(holder, client, name));
+        if (i == 0)
+            let_pass(OUTAGE_MS);
+    }
+    CHECK(test_count_get(&waiter.done) == 0);
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
 const CU_TestInfo cut_tests[] = {
     {"within the answers", test_answers},
     {"within the requests", test_requests},
     {"at a release", test_releases},
+    {"twice, with a long wait between them", test_two_short_failures},
     CU_TEST_INFO_NULL,
 };

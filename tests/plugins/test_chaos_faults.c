@@ -136,6 +136,30 @@ static void test_ghosts_do_not_queue(void)
     ASSERT_NOTHING_LEFT();
 }
 
+/* The driver below has answered that the repeat waits: the trouble before it is over. */
+static void test_waiting_is_passed_on(void)
+{
+    static const char *const configs[] = {STACK "[sim]\nqueue = yes\n",
+                                          STACK "reply_delay = 100ms\n[sim]\nqueue = yes\n"};
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+        rig_open(&rig, configs[i]);
+        sim->seize("a", MORTISE_NEVER);
+        sim->script(&(sim_rule){.kinds = OP(ACQUIRE),
+                                .times = 1,
+                                .fate = SIM_LOSE_REPLY,
+                                .status = MORTISE_INDETERMINATE});
+        want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 30000));
+        advance_ms(30000);
+        CU_ASSERT_EQUAL(sim->count(MORTISE_OP_ACQUIRE), 2);
+        CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+        sim->give_back("a");
+        advance_ms(10000);
+        rig_close(&rig);
+        ASSERT_NOTHING_LEFT();
+        sim->reset();
+    }
+}
+
 /* They are on their way, or below, when the client closes. */
 static void test_ghosts_at_close(void)
 {
@@ -298,6 +322,7 @@ int main(void)
         {"some lost replies", test_some_lost_replies},
         {"ghosts", test_ghosts},
         {"ghosts do not queue", test_ghosts_do_not_queue},
+        {"that an acquire waits is passed on", test_waiting_is_passed_on},
         {"ghosts when the client closes", test_ghosts_at_close},
         {"lost renewals", test_lost_renewals},
         {"lost news", test_lost_news},

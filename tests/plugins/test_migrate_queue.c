@@ -1,6 +1,6 @@
 /* test_migrate_queue.c - a claim that was requested before the presence lapsed, and is granted from the server's
  * queue when there is a new presence, or whose reply was lost and that is asked for again then: the plugin releases it,
- * because the registers may not have been read since. */
+ * because the registers may not have been read since. And a leg that waits after a lost reply. */
 #include "migrate_rig.h"
 
 static struct rig rig;
@@ -81,12 +81,45 @@ static void test_reply_lost_over_steps(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* A reply of a side was lost, and then that side has answered that a leg waits: in its queue, or BUSY, which the core never hears
+ * of. The trouble is over. */
+static void wait_after_a_loss(const char *phase, const sim_api *side, const char *settings)
+{
+    other->reset();
+    sim->reset();
+    migrate_open(&rig, phase, settings);
+    side->seize("n", MORTISE_NEVER);
+    side->script(&(sim_rule){.kinds = OP(ACQUIRE),
+                             .name = "n",
+                             .times = 1,
+                             .fate = SIM_LOSE_REPLY,
+                             .status = MORTISE_INDETERMINATE});
+    want(&rig, &first, "n", MORTISE_OPTIONS(.wait_ms = 30000));
+    advance_ms(29000);
+    CU_ASSERT_EQUAL(first.calls, 0);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(first.status, MORTISE_TIMEDOUT);
+    side->give_back("n");
+    advance_ms(10000);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+static void test_waiting_is_passed_on(void)
+{
+    wait_after_a_loss("old", sim, "[sim]\nqueue = yes\n");
+    wait_after_a_loss("both", sim, "[sim]\nqueue = yes\n");
+    wait_after_a_loss("both", other, "");
+    wait_after_a_loss("both", other, "[sim_other]\nqueue = yes\n");
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"queued over a lapse, and a step", test_stepped},
         {"queued over a lapse", test_not_stepped},
         {"a reply that was lost before a lapse, and steps", test_reply_lost_over_steps},
+        {"that a leg waits is passed on", test_waiting_is_passed_on},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_queue", tests);

@@ -340,6 +340,63 @@ static void test_restarted(void)
     close_client(client);
 }
 
+/* ---- two short failures ------------------------------------------------------------------------------------------------- */
+
+#define OUTAGE_MS                                                                                  \
+    2000 /* the unreachable_timeout: longer than each failure, and over between them */
+
+struct asks {
+    struct way *way;
+    uint64_t before;
+};
+
+static bool has_asked_again(void *argument)
+{
+    const struct asks *asks = argument;
+    return stats_of(asks->way->client).requests > asks->before;
+}
+
+/* No connection can be made until the core has asked again; then the place is made or found once more. */
+static void fail_shortly(struct way *way)
+{
+    struct asks asks = {way, stats_of(way->client).requests};
+    struct refreshed refreshed = {way->name, place_of(way->name)};
+    CHECK(test_proxy_say(&way->proxy, "refuse"));
+    CHECK(test_poll(has_asked_again, &asks, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&way->proxy, "accept"));
+    CHECK(test_poll(is_refreshed, &refreshed, TEST_PATIENCE_MS));
+}
+
+/* What failed before the answer that it waits does not make the second failure a long one. */
+static void fail_twice(void *mode)
+{
+    struct way way;
+    char settings[80];
+    snprintf(settings, sizeof settings, "%sforeign = poll\nretry = 100ms\n", *(const char **)mode);
+    if (!begin(&way, *(const char **)mode, "twice"))
+        return;
+    close_client(way.client);
+    way.client = open_by(&server, &way.proxy, "unreachable_timeout = 2s", settings);
+    wait_for(&way, LONG_MS); /* its place is refreshed every `retry` */
+    int64_t from_ms = test_now_ms();
+    fail_shortly(&way);
+    while (test_now_ms() < from_ms + OUTAGE_MS && failures == 0)
+        CHECK(wait_refresh(way.name));
+    CHECK(wait_refresh(way.name)); /* the one before was answered */
+    fail_shortly(&way);
+    CHECK(wait_refresh(way.name));
+    CHECK(test_count_get(&way.pending.calls) == 0);
+    give(way.lease);
+    receive(&way);
+    give(way.pending.lease);
+    end(&way);
+}
+
+static void test_fail_twice(void)
+{
+    in_parallel(fail_twice, (void *)(uintptr_t)modes, sizeof *modes, MODES);
+}
+
 /* ---- two ears -------------------------------------------------------------------------------------------------------- */
 
 static redisContext *listen_to(const char *inbox)
@@ -407,6 +464,7 @@ static const CU_TestInfo tests[] = {
     {"who has two subscriptions gets its turn", test_two_ears},
     {"the server is emptied while they wait", test_emptied},
     {"the server is restarted while they wait", test_restarted},
+    {"two short failures during a wait", test_fail_twice},
     CU_TEST_INFO_NULL,
 };
 

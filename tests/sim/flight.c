@@ -126,6 +126,7 @@ static void queue_up(struct flight *flight, struct claim *claim)
     flight->claim = claim;
     set_off(flight, QUEUED, false, 0);
     DL_APPEND2(claim->extra->queue, flight, queue_previous, queue_next);
+    flight->instance->host->waiting(flight->instance->host, flight->op);
 }
 
 static bool wants_queue(const struct instance *instance, const mortise_op *op,

@@ -25,7 +25,7 @@ struct client {
     mortise_host host; /* first: a mortise_host * is its client */
     mortise_value values[8];
     void *ctx;
-    unsigned news, news_all, emitted, posts;
+    unsigned news, news_all, emitted, posts, waits;
     char names[256]; /* emitted */
     void (*run)(void *ctx, void *argument);
 };
@@ -82,6 +82,12 @@ static inline void host_post(mortise_host *host, void (*run)(void *, void *), vo
     ((struct client *)host)->posts++;
 }
 
+static inline void host_waiting(mortise_host *host, mortise_op *op)
+{
+    (void)op;
+    ((struct client *)host)->waits++;
+}
+
 static inline const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
 {
     snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
@@ -107,7 +113,8 @@ static inline struct client *client_open(const char *const *settings)
                                   .news = host_news,
                                   .news_all = host_news_all,
                                   .post = host_post,
-                                  .quote = host_quote};
+                                  .quote = host_quote,
+                                  .waiting = host_waiting};
     for (size_t i = 0; i < module->option_count; i++) {
         const mortise_option *option = &module->options[i];
         const char *text = option->default_text;

@@ -282,6 +282,94 @@ static void test_try_never_told(void)
     finish();
 }
 
+/* ---- the driver keeps the request, and reports that it waits ---- */
+
+static bool keep_acquire(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    op->first_sent_ns = START_NS;
+    kept = op;
+    return true;
+}
+
+static void report_waiting(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->waiting(tapped_host(), kept);
+}
+
+static void lose_kept(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->complete(tapped_host(), kept, MORTISE_INDETERMINATE);
+}
+
+/* The answer that it waits is that of a request which has failed since. */
+static void lose_and_report(void *ctx, void *argument)
+{
+    lose_kept(ctx, argument);
+    report_waiting(ctx, argument);
+}
+
+static void in_the_pump(void (*run)(void *ctx, void *argument))
+{
+    tapped_host()->post(tapped_host(), run, NULL);
+    settle();
+}
+
+/* The first reply is lost. The driver keeps the repeat. */
+static void wait_after_a_loss(const mortise_options *options)
+{
+    start(CONFIG);
+    tap_answer = keep_acquire;
+    want(&rig, &got, "a", options);
+    in_the_pump(lose_kept);
+    CU_ASSERT_EQUAL_FATAL(tapped_count(MORTISE_OP_ACQUIRE), 2);
+}
+
+/* Two short failures with a long wait in between are no long failure. */
+static void test_lost_twice_while_it_waits(void)
+{
+    wait_after_a_loss(FOREVER);
+    in_the_pump(report_waiting);
+    advance_ms(60000);
+    in_the_pump(lose_kept);
+    CU_ASSERT_EQUAL(got.calls, 0);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 3); /* at once: the first failure in a row */
+    tap_answer = NULL;
+    in_the_pump(lose_kept);
+    advance_ms(1000);
+    give_back(&got);
+    finish();
+}
+
+static void test_time_out_while_it_waits(void)
+{
+    wait_after_a_loss(MORTISE_OPTIONS(.wait_ms = 30000));
+    in_the_pump(report_waiting);
+    advance_ms(30000);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "timed out after 30000 ms"));
+    in_the_pump(report_waiting); /* it is canceled: for nobody */
+    in_the_pump(lose_kept);
+    finish();
+}
+
+static void test_overtaken_report(void)
+{
+    wait_after_a_loss(FOREVER);
+    for (int i = 0; i < 11; i++) {
+        advance_ms(1000);
+        in_the_pump(lose_and_report);
+    }
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -298,6 +386,9 @@ int main(void)
         {"one that is away then", test_try_away_after_refused_repeat},
         {"one that is kept unsent then", test_try_kept_after_refused_repeat},
         {"a try that is never told who holds", test_try_never_told},
+        {"two lost replies, and a long wait between them", test_lost_twice_while_it_waits},
+        {"a time-out during the wait", test_time_out_while_it_waits},
+        {"a report of a request that has failed since", test_overtaken_report},
         CU_TEST_INFO_NULL,
     };
     return rig_run("contest in trouble", tests);

@@ -58,12 +58,16 @@ static void answer_oddly(mortise_op *op)
     op->sure = draw(2);
     if (op->kind == MORTISE_OP_ACQUIRE)
         op->token = draw(3) ? draw(5) : UINT64_MAX;
+    if (draw(4) == 0)
+        host()->waiting(host(), op);
     if (draw(2))
         host()->complete(host(), op, odd_status());
     else
         host()->fail(host(), op, odd_status(), INT32_MIN, draw(2), "%s", draw(2) ? "a lie" : "");
-    if (twice)
+    if (twice) {
         host()->complete(host(), op, odd_status());
+        host()->waiting(host(), op);
+    }
 }
 
 /* Later, by a timer; also ops that were canceled meanwhile. */

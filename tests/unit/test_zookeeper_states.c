@@ -420,6 +420,51 @@ static void test_other_permits_and_a_cut(void)
     close_driver();
 }
 
+/* The core is told at each answer of the servers that the acquire waits, also for its gate; not because a connection breaks. */
+static void told_that_it_waits(bool is_semaphore)
+{
+    struct run run = {.fault = NOTHING, .is_semaphore = is_semaphore};
+    mortise_status status = MORTISE_TIMEDOUT;
+    fake_reset(false);
+    fake_make("/r");
+    fake_make("/r/x");
+    if (is_semaphore)
+        fake_make("/r/x/locks");
+    open_driver(is_semaphore, HOUR_MS);
+    told_to_wait = 0;
+    run.rival = fake_make(is_semaphore ? "/r/x/locks/_c_x-lock-" : "/r/x/_c_x-lock-");
+    const char *rival = run.rival;
+    run.op = op_of(MORTISE_OP_ACQUIRE, 1);
+    start(&run.op);
+    for (int round = 1; round <= 2; round++) {
+        while (!fake_connect())
+            if (!run_posted())
+                pass_time();
+        while (run_posted() || fake_step())
+            continue;
+        CU_ASSERT_EQUAL(told_to_wait, round);
+        CU_ASSERT_PTR_NULL(run.op.issuer);
+        if (round == 1)
+            fake_cut(9);
+        CU_ASSERT_EQUAL(told_to_wait, round);
+    }
+    fake_delete(rival);
+    run.rival = NULL;
+    CU_ASSERT(finish(&run, &run.op));
+    CU_ASSERT_EQUAL(run.op.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(told_to_wait, 2);
+    CU_ASSERT(release(&run, 1, &status));
+    while (run_posted() || fake_step())
+        continue;
+    close_driver();
+}
+
+static void test_told_that_it_waits(void)
+{
+    told_that_it_waits(false);
+    told_that_it_waits(true);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"each fault at each request", test_each_fault_at_each_request},
@@ -427,6 +472,7 @@ int main(void)
                            {"found, and gone", test_found_and_gone},
                            {"another number of permits", test_other_permits},
                            {"another number of permits, and a cut", test_other_permits_and_a_cut},
+                           {"the core is told that it waits", test_told_that_it_waits},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper states", tests);
 }

@@ -25,6 +25,7 @@ struct posted {
 int64_t now_ns = 1000 * 1000 * MS;
 int doubts, look_ups;
 char told[512];
+unsigned told_to_wait;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct posted *first_posted, **last_posted = &first_posted;
 
@@ -116,6 +117,13 @@ static bool host_resolve(mortise_host *host, const char *node, const char *port,
     return true;
 }
 
+static void host_waiting(mortise_host *host, mortise_op *op)
+{
+    (void)host;
+    (void)op;
+    told_to_wait++;
+}
+
 static mortise_host host = {.size = sizeof(host),
                             .now = host_now,
                             .complete = host_complete,
@@ -124,7 +132,8 @@ static mortise_host host = {.size = sizeof(host),
                             .log = host_log,
                             .quote = host_quote,
                             .doubt = host_doubt,
-                            .resolve = host_resolve};
+                            .resolve = host_resolve,
+                            .waiting = host_waiting};
 
 /* ---- the driver -------------------------------------------------------------------------------------------- */
 

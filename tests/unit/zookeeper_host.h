@@ -16,6 +16,7 @@ extern int doubts;     /* how often the driver asked for a renewal */
 extern int look_ups;
 extern char told[512]; /* the text of the last failure */
 extern const mortise_module *const module;
+extern unsigned told_to_wait; /* how often the core was told that an acquire waits */
 extern void *driver_ctx; /* of the driver that is open */
 
 void open_driver(bool is_semaphore, int64_t connect_timeout_ms);

@@ -71,6 +71,12 @@ static const char *quote(const char *name, size_t name_len, char *buffer, size_t
     return buffer;
 }
 
+static void host_waiting(mortise_host *host, mortise_op *op)
+{
+    (void)host;
+    (void)op;
+}
+
 static void host_doubt(mortise_host *host, const char *name, size_t name_len)
 {
     (void)host;
@@ -144,6 +150,7 @@ static void open_with(struct rig *rig, const char *client_id, const char *server
                                .log = host_log,
                                .quote = quote,
                                .doubt = host_doubt,
+                               .waiting = host_waiting,
                                .emit = host_emit,
                                .resolve = host_resolve};
     rig_value(rig, "servers", servers, 0);
