@@ -73,7 +73,7 @@ static bool drain(struct client *client, int64_t until_ns)
     if (!drained) /* unless the driver is stuck, it completes canceled requests promptly */
         wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
     pthread_mutex_lock(&locks->lock);
-    drained = drained && !locks->left_behind;
+    drained = drained && !locks->left_behind && clock_now() >= locks->left_until_ns;
     locks_unlock(locks, START_DETACHED);
     return drained;
 }

@@ -171,7 +171,9 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     }
     if (claim->wait != NULL) /* it has heard nothing yet */
         tell_locked(claim, claim->wait->status, NULL);
-    locks->left_behind |= !released && (locks->closing || !over);
+    locks->left_behind |= !released && locks->closing;
+    if (!released && !over && claim->ends_ns > locks->left_until_ns)
+        locks->left_until_ns = claim->ends_ns;
     over_locked(claim, !released && !over);
 }
 

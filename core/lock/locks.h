@@ -95,7 +95,8 @@ struct locks {
     bool manual;         /* tests serve the timers by hand: no watchdog thread */
     bool closing;        /* no claim is handed over or kept any more */
     bool abandoning;     /* no release is repeated any more */
-    bool left_behind;    /* a claim was given up without a sure answer: it ends with its ttl */
+    bool left_behind;    /* the close gave up a claim without a sure answer, or what a plugin has of its own */
+    int64_t left_until_ns; /* a claim was given up without a sure answer before its ttl was over: it has ended by then; 0: none */
     char note[MORTISE_NOTE_MAX];
     size_t note_len;
 
