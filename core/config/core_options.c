@@ -59,7 +59,7 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
         {.key = "unreachable_timeout",
          .type = MORTISE_OPTION_DURATION,
          .default_text = "10s",
-         .minimum = 0,
+         .minimum = 100, /* with less, a backend over a network has no time to answer at all */
          .maximum = 24 * HOUR_MS,
          .help = "how long a call waits for an unreachable backend before it fails"},
     [CORE_CLOSE_TIMEOUT] = {.key = "close_timeout",

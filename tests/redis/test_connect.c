@@ -39,7 +39,7 @@ static void test_socket(void)
     CHECK(strstr(text, server.socket) != NULL);
     give(lease);
     close_client(client);
-    client = open_at(&server, "/nonexistent/redis.sock", "unreachable_timeout = 0ms", NULL);
+    client = open_at(&server, "/nonexistent/redis.sock", "unreachable_timeout = 100ms", NULL);
     EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
     SAYS("/nonexistent/redis.sock: No such file");
     mortise_close(client, NULL);

@@ -315,7 +315,7 @@ static bool nothing_outstanding(void *argument)
 static void test_caller_goes_answer_comes(void)
 {
     mortise_lease *lease;
-    rig_open_real(&rig, CONFIG "unreachable_timeout = 50ms\n");
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 100ms\n");
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
     SCRIPT(.kinds = OP(RELEASE), .reply_ns = 1500 * MS, .on_cancel = SIM_CANCEL_IGNORED);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);

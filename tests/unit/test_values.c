@@ -146,6 +146,10 @@ static void test_core_section(void)
     bad_values(FILE_NAME, "mortise", core_options, CORE_OPTION_COUNT,
                "mortise.conf:2: [mortise] ttl = \"30\": expected a duration such as 500ms, 30s or "
                "2m, 50ms to 24h");
+    put(FILE_NAME, "[mortise]\nunreachable_timeout = 99ms\n");
+    bad_values(FILE_NAME, "mortise", core_options, CORE_OPTION_COUNT,
+               "mortise.conf:2: [mortise] unreachable_timeout = \"99ms\": expected a duration such "
+               "as 500ms, 30s or 2m, 100ms to 24h");
     put(FILE_NAME, "[mortise]\nwait = 0\nnamespace =\nlog = none\nrenew_every = 1s\n");
     struct config *config = load_good(FILE_NAME);
     mortise_value *values = good_values(config, "mortise", core_options, CORE_OPTION_COUNT);
