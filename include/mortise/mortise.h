@@ -244,7 +244,8 @@ typedef struct mortise_options {
  * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or for the whole wait. No request was sent, or none
  *    had a lasting effect, and none is under way.
  * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived
- *    when the wait ended, or arrived after the claim had ended. Also if it is unknown whether a request was sent.
+ *    when the wait ended (of a try, or after a failure; else that is TIMEDOUT), or arrived after the claim had ended. Also if
+ *    it is unknown whether a request was sent.
  * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
  * BACKEND: the backend refused the request. NOTSUP, INVALID, CLOSED, FORKED.
  * A failed acquire leaves nothing behind in the backend: if a request may still have an effect there, the library
@@ -313,7 +314,7 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
  * names[i]; on failure all are NULL. wait_ms is the limit for all names together. Callers that want some of the same names do
  * not block each other for ever, because each waits for a name only while it holds names that are smaller (byte by byte);
  * so acquire names that belong together in one call, not one call after the other.
- * on_state is called for a lease only after the call has returned it.
+ * on_state is called for a lease only once the call has all of them: possibly just before it returns.
  * Returns the statuses of mortise_acquire(); the message says which name failed. INVALID: also if a name is given twice. */
 MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
                                                 size_t n, const mortise_options *options,
