@@ -193,10 +193,13 @@ void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
 void waiter_link_async_locked(struct locks *locks, struct waiter *waiter, int64_t until_ns)
 {
     waiter->timer.kind = TIMER_WAITER;
-    waiter->next_async = locks->asyncs;
-    if (locks->asyncs != NULL)
-        locks->asyncs->previous_async = waiter;
-    locks->asyncs = waiter;
+    waiter->next_async = NULL;
+    waiter->previous_async = locks->last_async;
+    if (locks->last_async != NULL)
+        locks->last_async->next_async = waiter;
+    else
+        locks->asyncs = waiter;
+    locks->last_async = waiter;
     pump_attention(locks->pump, +1);
     if (until_ns != MORTISE_NEVER)
         locks_set_timer_locked(locks, &waiter->timer, until_ns);
@@ -212,6 +215,8 @@ void waiter_unlink_async_locked(struct locks *locks, struct waiter *waiter)
         locks->asyncs = waiter->next_async;
     if (waiter->next_async != NULL)
         waiter->next_async->previous_async = waiter->previous_async;
+    else
+        locks->last_async = waiter->previous_async;
     pump_attention(locks->pump, -1);
 }
 
