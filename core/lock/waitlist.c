@@ -268,7 +268,8 @@ void waitlist_served_locked(struct waiter *waiter)
 
 /* ---- owners ---- */
 
-/* It gets a list of its own, and may be gone when this returns. False: no memory; it waits as before. */
+/* It gets a list of its own, and may be gone when this returns: also if there is no memory for a claim. False: there is none for the
+ * list; it waits as before. */
 static bool ask_alone_locked(struct waitlist *list, struct waiter *waiter)
 {
     remove_locked(list, waiter);
@@ -341,7 +342,8 @@ void waitlist_join_queue_locked(struct waitlist *list)
         end_locked(list);
     else {
         push_locked(list, waiter);
-        waitlist_fail_locked(list, waiter, MORTISE_NOMEM, NULL);
+        waitlist_fail_locked(list, waiter, waiter->unsure ? MORTISE_INDETERMINATE : MORTISE_NOMEM,
+                             NULL);
     }
 }
 
