@@ -201,10 +201,10 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
         claims_doubt_locked(name, clock_now());
     list->failing_ns = 0;
     list->failures = list->busy_count = 0;
-    if (!head->async && list->count > 1 && claim->mode == MORTISE_EXCLUSIVE)
-        pump_depend(locks->pump, &head->sleeper, list->count - 1);
     if (name->waitlist != NULL)
         waitlist_join_owners_locked(name->waitlist, claim->owner, claim->owner_len);
+    if (!head->async && list->count > 1 && claim->mode == MORTISE_EXCLUSIVE)
+        pump_depend(locks->pump, &head->sleeper, list->count - 1);
     if (!serve_locked(list, head))
         return;
     while (claim_join_locked(claim, list->first, claim->granted_ns))
