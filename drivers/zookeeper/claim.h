@@ -167,7 +167,7 @@ struct claim {
     bool downgraded;       /* it was exclusive, and its node says that it is shared now */
     mortise_op *downgrade; /* the renewal that waits until the node says so, or NULL */
     bool crowded; /* WAITING: not for `before` alone, but for any of as many nodes as there are permits */
-    int64_t permits_until_ns; /* until when it waits for `before`, the first contender, with another number of permits; 0: it is not */
+    int64_t permits_until_ns; /* until when it waits for `before`, which is first with other permits; 0: it is not */
     char *opened; /* a node that is exclusive by its name only; NULL: none is known (queue.h) */
     char *before; /* the node that blocks it */
     char *passed; /* the last node that is undecided by number and has a larger czxid; NULL: none (queue.h) */

@@ -99,9 +99,11 @@ kept() {
 yes "it lives after the ttl; then the wrapper ends with 0, and the lock is free" eval 'kept || kept || kept'
 
 if can_freeze; then
+    words='close_timeout=60s'
+    [[ $MORTISE_CONFIG != sqlite:* ]] || words="$words&busy_timeout=60s"
     case $MORTISE_CONFIG in
-    *\?*) MORTISE_CONFIG="$MORTISE_CONFIG&busy_timeout=60s&close_timeout=60s" ;;
-    *) MORTISE_CONFIG="$MORTISE_CONFIG?busy_timeout=60s&close_timeout=60s" ;;
+    *\?*) MORTISE_CONFIG="$MORTISE_CONFIG&$words" ;;
+    *) MORTISE_CONFIG="$MORTISE_CONFIG?$words" ;;
     esac
     what "a signal while the release hangs"
     "$BIN" run "${N}c" -- sh -c "$waits" 2>"$DIR/full" &

@@ -34,8 +34,8 @@ DEFINITIONS = set("""
     plain_read primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only
     read_path read_replies read_secret read_seeds readers_admit redirected refuse refused release request_was_read
     request_write row_sound run say_silent schema_sound send_copy sentinel_choose shared_mismatch side_write
-    take_layout take_schema take_socket take_variables text_of tls_context_new tls_handshake tls_read too_large
-    topology_open unknown_key variable why_busy why_not wrap_tls""".split())
+    take_layout take_record take_schema take_socket take_variables text_of tls_context_new tls_handshake tls_read
+    too_large topology_open unknown_key variable why_busy why_not wrap_tls""".split())
 
 # What is no error: (call, definition, file) as patterns, with the reason.
 QUIET = [

@@ -16,6 +16,7 @@ PATIENCE_S = 60
 
 # Files whose threads have no name there, and what the table says of them.
 UNNAMED = {"core/pump/resolve.c": "| look-ups |", "drivers/zookeeper/session.c": "a third one while a session is closed",
+           "drivers/zookeeper/threads.c": "two for a moment before one is made",
            "plugins/lib/errand.c": "| `mortise-trace` |"}
 
 
