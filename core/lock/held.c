@@ -71,12 +71,14 @@ static bool asks_again(const struct claim *claim)
     return claim->doubted || claim->downgrade != DOWNGRADE_NONE || claim->extend_ms > 0;
 }
 
-/* After the first failure at once, then doubling from a fiftieth of the span to a sixth. */
+/* After the first failure at once, then doubling from a fiftieth of the span to a sixth; no longer than between renewals. */
 static int64_t backoff_ns(struct claim *claim)
 {
     int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
-    int64_t step = span_ns / 50 << (claim->failures < 6 ? claim->failures : 6);
-    step = step < NS_PER_MS ? NS_PER_MS : earlier(step, span_ns / 6);
+    int64_t most_ns = earlier(span_ns / 6, renew_every_ns(claim));
+    int64_t step = earlier(span_ns / 50 << (claim->failures < 6 ? claim->failures : 6), most_ns);
+    if (step < NS_PER_MS)
+        step = NS_PER_MS;
     return step / 2 + random_below(&claim->locks->random, step / 2 + 1);
 }
 

@@ -10,7 +10,6 @@
 #include <CUnit/Basic.h>
 
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,18 +252,25 @@ struct renewing {
     uint64_t least;
 };
 
-/* Or the lease has ended. */
+/* Or the lease, if there is one, has ended. */
 static inline bool has_renewed(void *argument)
 {
     const struct renewing *renewing = argument;
     return renewals_of(renewing->client) >= renewing->least ||
-           mortise_remaining_ms(renewing->lease) <= 0;
+           (renewing->lease != NULL && mortise_remaining_ms(renewing->lease) <= 0);
 }
 
 static inline bool is_renewed(mortise_client *client, mortise_lease *lease, uint64_t times)
 {
     struct renewing renewing = {client, lease, renewals_of(client) + times};
     return test_poll(has_renewed, &renewing, PATIENCE_MS) && mortise_remaining_ms(lease) > 0;
+}
+
+/* At least so many renewals of the client have succeeded. */
+static inline bool wait_renewals(mortise_client *client, uint64_t least)
+{
+    struct renewing renewing = {client, NULL, least};
+    return test_poll(has_renewed, &renewing, PATIENCE_MS);
 }
 
 /* 0, or the exit code. */

@@ -8,11 +8,9 @@
 static void test_crash(void)
 {
     mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
-    mortise_stats stats = {.size = sizeof stats};
     char expiry[64];
     mortise_lease *lease = take(client, "crash", HOLD_MS);
-    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == 0)
-        sched_yield();
+    CU_ASSERT(wait_renewals(client, 1));
     snprintf(expiry, sizeof expiry, "%s",
              ask("SELECT expires_at FROM mortise_lock WHERE name = 'crash'"));
     CU_ASSERT(act("kill", "only=1") && act("start", "only=1"));
@@ -181,17 +179,14 @@ static void test_killed_each(void)
 static void test_killed_renewal(void)
 {
     mortise_client *client = open_client("renew_every = 100ms", "command_timeout = 600s");
-    mortise_stats stats = {.size = sizeof stats};
     mortise_lease *lease = take(client, "renewal", HOLD_MS);
     static const char *const ways[] = {"QUERY", "CONNECTION"};
     for (size_t i = 0; i < 2; i++) {
         row_fault("renewal", 1, SLEEPS);
         CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
-        CU_ASSERT_EQUAL(mortise_stats_get(client, &stats), MORTISE_OK);
-        uint64_t before = stats.renewals;
+        uint64_t before = renewals_of(client);
         kill_sleepers(ways[i]);
-        while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == before)
-            sched_yield();
+        CU_ASSERT(wait_renewals(client, before + 1));
         row_fault_end();
     }
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
@@ -371,7 +366,6 @@ static void test_two_connections(void)
     static struct caller callers[WAITERS];
     static char names[LEASES][16], waited[WAITERS][16];
     mortise_client *holder = open_client("", ""), *client = open_client("renew_every = 100ms", "");
-    mortise_stats stats = {.size = sizeof stats};
     for (int i = 0; i < LEASES; i++) {
         snprintf(names[i], sizeof names[i], "many-%d", i);
         leases[i] = take(client, names[i], HOLD_MS);
@@ -381,8 +375,7 @@ static void test_two_connections(void)
         take(holder, waited[i], HOLD_MS);
         call_begin(&callers[i], client, waited[i], NULL);
     }
-    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals < 2 * LEASES)
-        sched_yield();
+    CU_ASSERT(wait_renewals(client, 2 * LEASES));
     CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) " SESSIONS " AND id > 0"), "3");
     mortise_close(holder, NULL); /* releases all of its leases */
     for (int i = 0; i < WAITERS; i++)

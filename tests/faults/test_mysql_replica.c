@@ -163,7 +163,6 @@ static void test_failover(void)
     mortise_client *client = open_at(hosts, "renew_every = 100ms", ""),
                    *root = open_at(hosts, "renew_every = 100ms", "user = root"),
                    *reader = open_at(hosts, "", "user = root");
-    mortise_stats stats = {.size = sizeof stats};
     mortise_lease *lease = take(client, "failover", HOLD_MS),
                   *other = take(root, "rooted", HOLD_MS);
     uint64_t token = mortise_token(lease);
@@ -178,11 +177,8 @@ static void test_failover(void)
     mortise_close(writer, NULL);
     mortise_close(reader, NULL);
     for (int i = 0; i < 2; i++) {
-        mortise_stats_get(i == 0 ? client : root, &stats);
-        uint64_t before = stats.renewals;
-        while (mortise_stats_get(i == 0 ? client : root, &stats) == MORTISE_OK &&
-               stats.renewals < before + 3)
-            sched_yield();
+        mortise_client *which = i == 0 ? client : root;
+        CU_ASSERT(wait_renewals(which, renewals_of(which) + 3));
     }
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_state(other), MORTISE_STATE_HELD);

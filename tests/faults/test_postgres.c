@@ -7,6 +7,12 @@
 
 /* ---- crashes ----------------------------------------------------------------------------------- */
 
+static bool has_renewed(void *client)
+{
+    mortise_stats stats = {.size = sizeof stats};
+    return mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals > 0;
+}
+
 /* The client is told after the commit: a grant and a renewal survive when the server goes down like that. */
 static void crash_after_grant(int signal)
 {
@@ -14,11 +20,9 @@ static void crash_after_grant(int signal)
     ask("ALTER SYSTEM SET wal_writer_delay = '10s'"); /* what is not durable would certainly be lost */
     ask("SELECT pg_reload_conf()");
     mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
-    mortise_stats stats = {.size = sizeof stats};
     char expiry[64];
     mortise_lease *lease = take(client, "crash", HOLD_MS);
-    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == 0)
-        sched_yield();
+    CU_ASSERT(test_poll(has_renewed, client, PATIENCE_MS));
     snprintf(expiry, sizeof expiry, "%s",
              ask("SELECT expires_at FROM mortise_lock WHERE name = 'crash'"));
     CU_ASSERT_FATAL(server_stop(signal));

@@ -330,6 +330,19 @@ static void test_suspect_then_held(void)
     rig_close(&rig);
 }
 
+static void test_tried_as_often_as_renewed(void)
+{
+    mortise_lease *lease = open_and_take(CONFIG "renew_every = 50ms\n", WATCHED);
+    int away = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    advance_ms(1050);
+    CU_ASSERT(tapped_count(MORTISE_OP_RENEW) >= 20);
+    sim->end(away);
+    advance_ms(50);
+    expect_states(2, MORTISE_STATE_SUSPECT, MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
 static void test_lost_at_the_deadline(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -487,6 +500,7 @@ int main(void)
         {"R2: a late refusal", test_late_refusal},
         {"an answer after the loss", test_answer_after_the_loss},
         {"suspect, then held again", test_suspect_then_held},
+        {"tried as often as it is renewed", test_tried_as_often_as_renewed},
         {"lost at the deadline", test_lost_at_the_deadline},
         {"lost by the backend's word: gone", test_backend_says_gone},
         {"lost by the backend's word: another's", test_backend_says_anothers},
