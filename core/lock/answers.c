@@ -74,12 +74,26 @@ static bool is_next_locked(const struct waitlist *list)
     return false;
 }
 
+/* The request that waited has ended. What a queue answers says that the backend is there, but not that it can grant: it may lack
+ * the replicas, or the other side of a migration. So the time in the queue is left out of an outage, and a long one ends it. */
+static void end_waiting_locked(struct waitlist *list, int64_t now)
+{
+    if (now >= clock_after_ms(list->waiting_ns, list->locks->settings.unreachable_timeout_ms)) {
+        list->failing_ns = 0;
+        list->failures = 0;
+    } else if (list->failing_ns != 0)
+        list->failing_ns += now - list->waiting_ns;
+    list->waiting_ns = 0;
+}
+
 void waitlist_ask_locked(struct waitlist *list)
 {
     struct locks *locks = list->locks;
     struct claim *claim = claim_of_head_locked(list);
     if (claim == NULL)
         return;
+    if (list->waiting_ns != 0)
+        end_waiting_locked(list, clock_now());
     claim->room = take_room_locked(locks);
     if (claim->room == NULL) { /* not a reason to fail: there may be memory in a while */
         waitlist_pause_locked(list, clock_after_ms(clock_now(), BACKOFF_MAX_MS));
@@ -149,6 +163,8 @@ static void no_answer_locked(struct waitlist *list, const mortise_op *op)
     bool lost = op->status == MORTISE_INDETERMINATE;
     int64_t now = clock_now();
     remember_trouble(list, op);
+    if (list->waiting_ns != 0)
+        end_waiting_locked(list, now);
     if (list->failing_ns == 0)
         list->failing_ns = now;
     bool over = now >= clock_after_ms(list->failing_ns, locks->settings.unreachable_timeout_ms);
@@ -199,7 +215,7 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
     }
     if (doubts != atomic_load(&locks->pump->doubts))
         claims_doubt_locked(name, clock_now());
-    list->failing_ns = 0;
+    list->failing_ns = list->waiting_ns = 0;
     list->failures = list->busy_count = 0;
     if (name->waitlist != NULL)
         waitlist_join_owners_locked(name->waitlist, claim->owner, claim->owner_len);
@@ -263,7 +279,7 @@ static void busy_locked(struct waitlist *list, const mortise_op *op)
         waitlist_ask_locked(list);
         return;
     }
-    list->failing_ns = 0;
+    list->failing_ns = list->waiting_ns = 0;
     list->failures = 0;
     if (head->try_once) {
         waitlist_fail_locked(list, head, MORTISE_BUSY, NULL);
@@ -370,17 +386,15 @@ static void ask_done(mortise_op *op)
     locks_unlock(locks, START_NOW);
 }
 
-/* The backend answers, so what failed before is over. A lost request under the same grant id is as unsure as it was. A try
- * does not wait: it has its time, whatever a driver says (busy_locked). */
+/* A try does not wait: it has its time, whatever a driver says (busy_locked). */
 void waitlists_waiting(struct locks *locks, mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE || (op->flags & MORTISE_OP_TRY) != 0)
         return;
     const struct claim *claim = claim_of(op);
     pthread_mutex_lock(&locks->lock);
-    if (claim->state == CLAIM_ASKING) { /* else nobody wants it any more */
-        claim->waitlist->failing_ns = 0;
-        claim->waitlist->failures = 0;
-    }
+    struct waitlist *list = claim->state == CLAIM_ASKING ? claim->waitlist : NULL;
+    if (list != NULL && list->waiting_ns == 0) /* else nobody wants it any more, or it was told */
+        list->waiting_ns = clock_now();
     locks_unlock(locks, START_NOW);
 }

@@ -404,7 +404,7 @@ void waitlist_leave_locked(struct waiter *waiter, mortise_status status)
 {
     struct waitlist *list = waiter->waitlist;
     const mortise_error *trouble = NULL;
-    bool failing = list->failing_ns != 0;
+    bool failing = list->failing_ns != 0 && list->waiting_ns == 0;
     if (status == MORTISE_TIMEDOUT && (failing || waiter->try_once)) {
         trouble = failing ? list->trouble : NULL; /* not "held by another": nobody knows */
         status = may_have_it(list, waiter) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;

@@ -7,8 +7,9 @@
  * The claim of the list asks for the head (claim.h has its states):
  *
  *   ASKING   OK: the head has it, and the next head asks. BUSY: the list watches the name and pauses.
- *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY ends the count, and so does
- *            a driver that keeps the request and reports that the backend has it in its queue (host->waiting).
+ *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY ends the count. The time is not
+ *            counted in which the backend has the request in its queue, as the driver reports (host->waiting); if it was
+ *            there for as long as that, the count ends, too.
  *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
  *   none     its claim had to be ended, or passed to a caller: the head brings one.
  *
@@ -67,7 +68,8 @@ struct waitlist {
     struct claim *claim; /* ASKING or PAUSED, or NULL */
     bool news;           /* came while asking: ask again at once if the answer is BUSY */
     unsigned busy_count, failures;    /* answers in a row */
-    int64_t failing_ns;               /* since when no answer came; 0: one did, or the backend says that the claim waits */
+    int64_t failing_ns;               /* since when no answer came, without the time in the backend's queue; 0: one did */
+    int64_t waiting_ns;               /* since when the backend says that the request is in its queue; 0: it is not */
     mortise_error *trouble;           /* the last failure, while failing_ns is set; made when first needed */
     int64_t holder_seen_ns;           /* when the driver reported `holder` */
     mortise_info holder;              /* as of the last BUSY. The last member: not cleared on reuse */

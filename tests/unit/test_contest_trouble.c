@@ -358,6 +358,31 @@ static void test_time_out_while_it_waits(void)
     finish();
 }
 
+static void refuse_kept(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->complete(tapped_host(), kept, MORTISE_UNREACHABLE);
+}
+
+/* The queue answers, but each turn ends in a failure: as on Redis without the replicas that must confirm a grant, where callers
+ * take turns. That is an outage. */
+static void test_turns_that_fail(void)
+{
+    start(CONFIG);
+    tap_answer = keep_acquire;
+    want(&rig, &got, "a", FOREVER);
+    for (int i = 0; i < 15 && got.calls == 0; i++) {
+        in_the_pump(report_waiting);
+        advance_ms(2000);
+        in_the_pump(refuse_kept);
+        advance_ms(2000);
+    }
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    finish();
+}
+
 static void test_overtaken_report(void)
 {
     wait_after_a_loss(FOREVER);
@@ -389,6 +414,7 @@ int main(void)
         {"two lost replies, and a long wait between them", test_lost_twice_while_it_waits},
         {"a time-out during the wait", test_time_out_while_it_waits},
         {"a report of a request that has failed since", test_overtaken_report},
+        {"turns that fail", test_turns_that_fail},
         CU_TEST_INFO_NULL,
     };
     return rig_run("contest in trouble", tests);
