@@ -23,14 +23,12 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
                   .minimum = MORTISE_TTL_MIN_MS,
                   .maximum = MORTISE_TTL_MAX_MS,
                   .help = "how long a crashed holder blocks others"},
-    [CORE_RENEW_EVERY] =
-        {.key = "renew_every",
-         .type = MORTISE_OPTION_DURATION,
-         .minimum = 10,
-         .maximum = MORTISE_TTL_MAX_MS,
-         .help =
-             "how often leases are renewed, and at least how often a renewal that failed is tried "
-             "again; without it, every third of the ttl"},
+    [CORE_RENEW_EVERY] = {.key = "renew_every",
+                          .type = MORTISE_OPTION_DURATION,
+                          .minimum = 10,
+                          .maximum = MORTISE_TTL_MAX_MS,
+                          .help =
+                              "how often leases are renewed; without it, every third of the ttl"},
     [CORE_WAIT] = {.key = "wait",
                    .type = MORTISE_OPTION_DURATION,
                    .default_text = "forever",

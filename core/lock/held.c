@@ -8,6 +8,10 @@
 
 #include <string.h>
 
+#define RETRY_NS                                                                                   \
+    (100 *                                                                                         \
+     NS_PER_MS) /* a failure costs more than a renewal, because thousands of these go together */
+
 static void renewal_done(mortise_op *op);
 
 int64_t drift_margin_ns(int64_t ttl_ms)
@@ -71,11 +75,13 @@ static bool asks_again(const struct claim *claim)
     return claim->doubted || claim->downgrade != DOWNGRADE_NONE || claim->extend_ms > 0;
 }
 
-/* After the first failure at once, then doubling from a fiftieth of the span to a sixth; no longer than between renewals. */
+/* After the first failure at once, then doubling from a fiftieth of the span to a sixth; but about as often as it is renewed, if
+ * that is no more than ten times a second. */
 static int64_t backoff_ns(struct claim *claim)
 {
     int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
-    int64_t most_ns = earlier(span_ns / 6, renew_every_ns(claim));
+    int64_t every_ns = renew_every_ns(claim);
+    int64_t most_ns = earlier(span_ns / 6, every_ns < RETRY_NS ? RETRY_NS : every_ns);
     int64_t step = earlier(span_ns / 50 << (claim->failures < 6 ? claim->failures : 6), most_ns);
     if (step < NS_PER_MS)
         step = NS_PER_MS;
