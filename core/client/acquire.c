@@ -364,6 +364,18 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
     return status;
 }
 
+/* From both ends at once: mostly it is one of the oldest (all are canceled in order) or of the youngest. */
+static struct waiter *async_of_locked(const struct locks *locks, mortise_request request)
+{
+    struct waiter *old = locks->asyncs, *young = locks->last_async;
+    while (old != NULL && old->caller != request && young->caller != request) {
+        bool met = old == young || old->next_async == young;
+        old = met ? NULL : old->next_async;
+        young = young->previous_async;
+    }
+    return old == NULL || old->caller == request ? old : young;
+}
+
 mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
 {
     struct client *client;
@@ -372,9 +384,7 @@ mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
         return status;
     struct locks *locks = &client->locks;
     pthread_mutex_lock(&locks->lock);
-    struct waiter *waiter = locks->asyncs;
-    while (waiter != NULL && waiter->caller != request)
-        waiter = waiter->next_async;
+    struct waiter *waiter = async_of_locked(locks, request);
     if (waiter != NULL)
         waitlist_leave_locked(waiter, MORTISE_CANCELED);
     locks_unlock(locks, START_NOW);
