@@ -369,8 +369,18 @@ mortise_status config_module_path(const struct config *config, const char **path
     return status;
 }
 
+/* A pipe of the caller's, as the shell's <(…) gives it: it is in no folder. A pipe that has a name is. */
+static bool is_nowhere(const struct config *config)
+{
+    static const char *const descriptors[] = {"/dev/fd/", "/dev/stdin", "/proc/self/fd/"};
+    bool is_descriptor = false;
+    for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++)
+        is_descriptor |= strncmp(config->source, descriptors[i], strlen(descriptors[i])) == 0;
+    return is_descriptor && !S_ISREG(config->file_mode);
+}
+
 const char *config_module_path_file(const struct config *config)
 {
     bool used = config->environment_module_path == NULL && config->file_module_path != NULL;
-    return used && S_ISREG(config->file_mode) ? config->source : NULL; /* a pipe is nowhere */
+    return used && !is_nowhere(config) ? config->source : NULL;
 }

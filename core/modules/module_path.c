@@ -350,10 +350,12 @@ static mortise_status check_config(const struct config *config, mortise_error *e
     size_t folder = strlen(path), size = sizeof(path) - folder;
     if ((size_t)snprintf(path + folder, size, folder > 0 ? "/%s" : "%s", file) >= size)
         return failed(error, MORTISE_CONFIG, "%s cannot be read: its path is too long", file);
-    if (path_check_writers(path, real, &why) == MORTISE_OK)
-        return MORTISE_OK;
-    return failed(error, MORTISE_CONFIG, "%s: [mortise] module_path is refused: %s", file,
-                  why.message);
+    if (path_check_writers(path, real, &why) != MORTISE_OK)
+        return failed(error, MORTISE_CONFIG, "%s: [mortise] module_path is refused: %s", file,
+                      why.message);
+    if (real[0] == '\0') /* it was read already: somebody has taken it away since */
+        return failed(error, MORTISE_CONFIG, "%s cannot be read: it is gone", file);
+    return MORTISE_OK;
 }
 
 mortise_status folders_make(const struct config *config, struct folders *folders,
