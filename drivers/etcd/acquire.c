@@ -460,14 +460,17 @@ static void go_now(struct driver *driver, struct claim *claim)
 }
 
 /* Thousands of claims may begin together, go on after a reconnection, or move. They are not all sent at once. They keep their
- * order: the next acquire of a name is behind its release. */
+ * order: the next acquire of a name is behind its release. Held ones go first, because only they have a deadline. */
 bool claim_is_late(struct driver *driver, struct claim *claim)
 {
     if (claim->prev_late != NULL)
         return true;
     if (driver->backlog == NULL && driver->link.open < OPEN_MAX)
         return false;
-    DL_APPEND2(driver->backlog, claim, prev_late, next_late);
+    if (claim->state == CLAIM_HELD)
+        DL_PREPEND2(driver->backlog, claim, prev_late, next_late);
+    else
+        DL_APPEND2(driver->backlog, claim, prev_late, next_late);
     return true;
 }
 

@@ -356,6 +356,8 @@ void lease_down(struct driver *driver);
 void lease_history(struct driver *driver);
 void lease_away(struct driver *driver);
 void lease_ready(struct driver *driver, struct session *session);
+/* Its turn in the backlog has come. */
+void lease_late(struct driver *driver, struct claim *claim);
 void lease_proven(struct driver *driver, struct session *session);
 void lease_left(struct driver *driver, struct session *session);
 void lease_session_over(struct driver *driver, struct session *session);

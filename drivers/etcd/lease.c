@@ -204,6 +204,9 @@ static void own_looked_at(struct driver *driver, struct call *call)
         claim_vanish(driver, claim);
         return;
     }
+    if (call->answer.header.revision <
+        claim->seen_at) /* a move that came later has been answered before */
+        return;
     claim->lease = own->lease;
     claim->modified = own->modified;
     claim->seen_at = call->answer.header.revision;
@@ -212,24 +215,39 @@ static void own_looked_at(struct driver *driver, struct call *call)
     claim_move(driver, claim);
 }
 
-/* It is watched when it was seen. After a reconnection thousands may look: not all at once. The answer to a move shows it, too. */
-static void look_at_own(struct driver *driver, struct claim *claim)
+static void send_look(struct driver *driver, struct claim *claim)
 {
     struct key own;
-    unwatch_own(driver, claim);
-    claim->seen_at = 0;
-    if (driver->link.open >= OPEN_MAX || claim->move == MOVE_SENT) {
-        claim_look_by(driver, claim, 0);
-        return;
-    }
     claim_key(claim, &own);
-    claim->look_ns = MORTISE_NEVER;
     struct call *call = claim_begin(driver, claim, own_looked_at);
     if (call != NULL)
         txn_range(&call->grpc.out, BRANCH_THEN,
                   &(struct range){.begin = key_bytes(&own), .keys_only = true});
     if (!claim_send(driver, claim, call))
         claim_look_by(driver, claim, SWEEP_AGAIN_NS);
+}
+
+/* It is watched when it was seen. After a reconnection thousands may look: they take turns. The answer to a move shows it, too. */
+static void look_at_own(struct driver *driver, struct claim *claim)
+{
+    unwatch_own(driver, claim);
+    claim->seen_at = 0;
+    claim->look_ns = MORTISE_NEVER;
+    if (claim->move == MOVE_SENT)
+        claim_look_by(driver, claim, 0);
+    else if (!claim_is_late(driver, claim))
+        send_look(driver, claim);
+}
+
+void lease_late(struct driver *driver, struct claim *claim)
+{
+    claim_move_late(driver, claim);
+    if (claim->state != CLAIM_HELD || claim->seen_at != 0)
+        return;
+    if (claim->move == MOVE_SENT)
+        claim_look_by(driver, claim, 0);
+    else
+        send_look(driver, claim);
 }
 
 static void watch_own(struct driver *driver, struct claim *claim)

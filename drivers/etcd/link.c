@@ -84,12 +84,14 @@ static bool set_trouble(struct link *link, bool refuses, const char *format, va_
     char text[sizeof(link->trouble)];
     if (link->state == LINK_DOWN || link->breaks)
         return false;
-    vsnprintf(text, sizeof(text), format, arguments);
-    snprintf(link->trouble, sizeof(link->trouble), "%.90s: %.200s", link_endpoint(link), text);
     if (refuses)
         link->refused_at = link->endpoints.at;
     if (refuses || link->endpoints.at == link->refused_at)
         link->refused = refuses;
+    if (link->refused && !refuses) /* the other endpoint's trouble says nothing of the refusal */
+        return true;
+    vsnprintf(text, sizeof(text), format, arguments);
+    snprintf(link->trouble, sizeof(link->trouble), "%.90s: %.200s", link_endpoint(link), text);
     return true;
 }
 

@@ -228,6 +228,19 @@ static void test_paced(void)
     end_moves();
 }
 
+/* Whoever waits for a lock has no deadline. */
+static void test_held_first(void)
+{
+    begin();
+    driver.link.open = OPEN_MAX;
+    struct claim *queued = make_claim(CLAIM_QUEUED, MOVE_NONE), *held = make_held(MOVE_NONE);
+    CU_ASSERT_TRUE(claim_is_late(&driver, queued));
+    CU_ASSERT_TRUE(claim_is_late(&driver, held));
+    CU_ASSERT_PTR_EQUAL(driver.backlog, held);
+    driver.link.open = 0;
+    end_moves();
+}
+
 /* ---- the watch of the own key ---------------------------------------------------------------------- */
 
 static unsigned events;
@@ -289,6 +302,7 @@ static const CU_TestInfo tests[] = {
     {"the last move is lost", test_last_is_lost},
     {"the last move is slow", test_last_is_slow},
     {"many take turns", test_paced},
+    {"held ones go first", test_held_first},
     {"a key has one watch", test_one_watch},
     CU_TEST_INFO_NULL,
 };
