@@ -34,7 +34,7 @@ void witness_ask_never(void)
 
 void witness_ask_anew(void)
 {
-    tried = false;
+    tried = hangs = false;
 }
 
 static int connected(void)

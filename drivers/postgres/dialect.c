@@ -135,12 +135,19 @@ static void send_list(struct request *request, struct args *args)
     send_copy(request, TEXT_LIST, LANE_READING);
 }
 
+/* A write of a record may have been lost whose session nobody has seen end: behind a pooler, or one that is not ended within
+ * the time after which records are read. Its commit is waited for. Otherwise readers need not wait for each other. */
+static bool is_haunted(const struct driver *driver)
+{
+    return driver->pooler_seen || driver->remote.ghosts != NULL;
+}
+
 /* Reading is durable, too: see protocol.md. What may wait for the row of a record keeps no rows of others locked. */
 static void send_record_read(struct request *request, struct args *args)
 {
     bind_name(&args_binder, args, request);
     request->settles = true;
-    request->alone = ((const struct driver *)request->base.locks)->pooler_seen;
+    request->alone = is_haunted((const struct driver *)request->base.locks);
     statement_send(request, TEXT_RECORD_READ, LANE_DURABLE);
 }
 
@@ -322,13 +329,6 @@ static void take_result(struct request *request, struct sql_result *to)
 }
 
 /* ---- what becomes of a request --------------------------------------------------------------------- */
-
-/* A write of a record may have been lost whose session nobody has seen end: behind a pooler, or one that is not ended within
- * the time after which records are read. Its commit is waited for. Otherwise readers need not wait for each other. */
-static bool is_haunted(const struct driver *driver)
-{
-    return driver->pooler_seen || driver->remote.ghosts != NULL;
-}
 
 /* Only now it is known what the connection is like. */
 static void sending(struct request *request)
