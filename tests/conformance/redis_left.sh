@@ -8,7 +8,7 @@ only=''
 left_keys="local left, newline = {}, string.char(10)
 for _, key in ipairs(redis.call('keys', '*')) do
     local name = key:gsub(newline, string.char(92) .. 'n')
-    if key:find(':mortise:token\$') then
+    if key:find(':mortise:token\$') or key:find('^{[^}]*}:mortise:token:') then
         if redis.call('pttl', key) < 0 then
             left[#left + 1] = 'key without a ttl ' .. name
         end
