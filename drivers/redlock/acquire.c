@@ -21,7 +21,7 @@
  *                readers' tokens are larger by now
  *   UNDOING      q nodes name one holder                     end: BUSY, until that one's lease may end
  *                all answered: a grant may have a quorum     end: BUSY
- *                too few answered, or too few can vote       end: UNREACHABLE, or INDETERMINATE (1)
+ *                too few answered, voted, or can vote        end: UNREACHABLE, or INDETERMINATE (1)
  *                a split vote: nobody has a quorum           PAUSING, for a random time, doubled each round;
  *                                                            after some rounds BUSY: the core waits instead
  *   any          canceled                                    end: INDETERMINATE if a node may have something, else
@@ -385,7 +385,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
 {
     struct driver *driver = attempt->driver;
     const struct seen *best = tally_best(&ballot->tally);
-    unsigned unknown = ballot->counts[VOTE_FAULT], answered = driver->count - unknown;
+    unsigned unknown = ballot->counts[VOTE_FAULT], answered = ballot_answers(ballot);
     bool decided = best != NULL && best->nodes >= driver->quorum;
     bool presumed =
         best != NULL && (best->token > 0 || best->shared) && tally_is_held(driver, best, unknown);
@@ -434,8 +434,7 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
         return;
     }
     enter(attempt, ATTEMPT_UNDOING, ballot);
-    if (failed->why.status != MORTISE_OK)
-        ballot->why = failed->why;
+    ballot_follow(ballot, failed);
     ballot_begun(ballot);
 }
 

@@ -21,7 +21,7 @@ struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
     ballot->round = claim->round;
     ballot->sent_ns = now_of(driver);
     ballot->calls = 1; /* until ballot_begun */
-    ballot->counts[VOTE_NOT_ASKED] = driver->count;
+    ballot->counts[VOTE_NOT_ASKED] = ballot->voted = driver->count;
     for (unsigned i = 0; i < driver->count; i++) {
         struct vote *vote = &ballot->votes[i];
         vote->ballot = ballot;
@@ -136,6 +136,21 @@ static void look(struct ballot *ballot)
         ballot_decide(ballot, BALLOT_CLOSED);
     else
         ballot->kind->look(ballot, is_over(ballot));
+}
+
+/* Without an error, what failed is worth another try, whoever was silent. */
+void ballot_follow(struct ballot *ballot, const struct ballot *failed)
+{
+    if (failed->why.status != MORTISE_OK)
+        ballot->why = failed->why;
+    if (failed->errors > 0)
+        ballot->voted -= failed->counts[VOTE_FAULT] + failed->counts[VOTE_NOT_ASKED];
+}
+
+unsigned ballot_answers(const struct ballot *ballot)
+{
+    unsigned answered = ballot->driver->count - ballot->counts[VOTE_FAULT];
+    return answered < ballot->voted ? answered : ballot->voted;
 }
 
 /* Without an answer outstanding it is decided, so nobody refers to it. */
@@ -259,6 +274,7 @@ static void refused(struct vote *vote, const redisReply *reply)
 {
     struct ballot *ballot = vote->ballot;
     link_fault_reply(&vote->node->link, reply, &ballot->why);
+    ballot->errors++;
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
     if (ballot->kind->effect != EFFECT_UNDO || ballot->round != ballot->claim->round)

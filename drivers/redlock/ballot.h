@@ -116,6 +116,7 @@ struct ballot {
     bool asked;               /* a node was asked, by a request of its own */
     const struct vote *first; /* sent first: the others' requests are copies */
     unsigned counts[VOTE_STATES];
+    unsigned errors;               /* answers that are errors */
     char hex[GRANT_HEX + 1];       /* the grant */
     char digits[TOKEN_DIGITS + 1]; /* the token or the time that is sent */
     struct link_fault why;         /* the last fault; status OK: none */
@@ -131,6 +132,7 @@ struct ballot {
     struct holders holders; /* who shares the lock */
     char mark; /* to be left on the lock if another has it: pubsub.c */
     bool woke; /* a waiter was refused, and is woken */
+    unsigned voted; /* the most nodes that may have answered what it follows, but for errors */
     struct tally tally;
 
     struct vote votes[]; /* one per node */
@@ -166,6 +168,10 @@ static inline unsigned ballot_no(const struct ballot *ballot)
 {
     return ballot->counts[VOTE_ABSENT] + ballot->counts[VOTE_OTHER];
 }
+/* It undoes what failed: for what reason, and how many nodes have refused it, is still of interest. */
+void ballot_follow(struct ballot *ballot, const struct ballot *failed);
+/* How many nodes have answered, and what it follows, too: a node that refuses votes lets all of them be undone. */
+unsigned ballot_answers(const struct ballot *ballot);
 /* Stops waiting for nodes that are silent. */
 void ballots_turn(struct driver *driver, int64_t now_ns);
 int64_t ballots_due_ns(const struct driver *driver);

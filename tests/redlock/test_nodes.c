@@ -80,6 +80,40 @@ static void test_three_lost(void)
     close_client(client);
 }
 
+static void limit_memory(unsigned set, const char *bytes)
+{
+    for (int i = 0; i < nodes.count; i++)
+        if ((set & 1u << i) != 0)
+            CHECK(ask_is(&nodes.node[i], "OK", "CONFIG SET maxmemory %s", bytes));
+}
+
+/* They answer, and give no votes: that is no lock that another has, which a caller would wait for. */
+static void no_memory(unsigned up, unsigned full)
+{
+    mortise_client *client = nodes_open(&nodes, up, "unreachable_timeout = 500ms", AT_ONCE);
+    mortise_lease *lease = NULL;
+    CHECK(wait_works(client));
+    take_and_give(client, "full", up);
+    limit_memory(full, "1");
+    EXPECT(UNREACHABLE, try_once(client, "full"));
+    SAYS("2 of 5 nodes, and 3 are needed");
+    SAYS("OOM");
+    EXPECT(UNREACHABLE,
+           mortise_acquire(client, "full", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                           &detail));
+    SAYS("OOM");
+    CHECK(wait_nodes_with(&nodes, "full", 0));
+    limit_memory(full, "0");
+    take_and_give(client, "full", up);
+    close_client(client);
+}
+
+static void test_no_memory(void)
+{
+    no_memory(ALL, 7);
+    no_memory(7, 1);
+}
+
 /* A node that hangs costs nothing if the others suffice; it is asked again when it is back. */
 static void test_hanging(void)
 {
@@ -300,6 +334,7 @@ static const CU_TestInfo tests[] = {
     {"two nodes dead from the start", test_two_dead},
     {"three nodes dead from the start", test_three_dead},
     {"the votes of three nodes are lost", test_three_lost},
+    {"the memory of nodes is full", test_no_memory},
     {"a node that hangs", test_hanging},
     {"a node that hangs, and is needed", test_hanging_needed},
     {"nodes die and come back while it is held", test_repair},
