@@ -283,19 +283,18 @@ static void test_writer_does_not_starve(void)
         close_client(parties[i].client);
 }
 
-static bool is_barred(void *unused)
+static bool is_barred(void *name)
 {
     int barred = 0;
-    (void)unused;
     for (int i = 0; i < nodes.count; i++)
-        barred += ask_number(&nodes.node[i], "EXISTS {mortise:bar}:mortise:bar") == 1;
+        barred += ask_number(&nodes.node[i], "EXISTS {mortise:%s}:mortise:bar", (const char *)name) == 1;
     return barred == nodes.count;
 }
 
 /* A bar keeps new readers out, also when the last reader is gone, and is gone with the writer's grant. */
 static void test_bar(void)
 {
-    const char *name = "bar";
+    static char name[] = "bar";
     mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     mortise_client *other = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
     mortise_client *third =
@@ -305,7 +304,7 @@ static void test_bar(void)
     EXPECT(BUSY, try_once(client, name)); /* it does not wait: no bar */
     EXPECT(OK, try_share(third, name));
     want(&writer, client, name, MORTISE_EXCLUSIVE);
-    CHECK(test_poll(is_barred, NULL, TEST_PATIENCE_MS));
+    CHECK(test_poll(is_barred, name, TEST_PATIENCE_MS));
     EXPECT(BUSY, try_share(third, name));
     uint64_t before = stats_of(other).renewals;
     CHECK(wait_renewals(other, before + 3)); /* who shares it already goes on */
@@ -316,6 +315,52 @@ static void test_bar(void)
     give(writer.lease);
     EXPECT(OK, pending_join(&reader));
     give(reader.lease);
+    close_client(client);
+    close_client(other);
+    close_client(third);
+}
+
+/* ---- no memory ---------------------------------------------------------------------------------------------------- */
+
+static void limit_memory(const char *bytes)
+{
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(ask_is(&nodes.node[i], "OK", "CONFIG SET maxmemory %s", bytes));
+}
+
+/* A full memory refuses a new holder, of a free name, too; what is held goes on, is downgraded and released. */
+static void test_no_memory(void)
+{
+    static char name[] = "memory", alone[] = "memory alone";
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *third = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    struct pending writer;
+    EXPECT(OK, try_share(third, name));
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    mortise_lease *reader = share(client, name), *lease = take(other, alone);
+    CHECK(wait_nodes_with(&nodes, name, FIVE) && wait_nodes_with(&nodes, alone, FIVE));
+    limit_memory("1");
+    EXPECT(UNREACHABLE, try_share(third, name));
+    SAYS("OOM");
+    EXPECT(UNREACHABLE, try_share(third, "memory free"));
+    SAYS("OOM");
+    CHECK(nodes_with(&nodes, "memory free") == 0);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    EXPECT(OK, mortise_downgrade(lease, &detail));
+    CHECK(wait_renewals(other, stats_of(other).renewals + 3));
+    want(&writer, other, name, MORTISE_EXCLUSIVE);
+    CHECK(test_poll(is_barred, name, TEST_PATIENCE_MS));
+    EXPECT(BUSY, try_share(third, name));
+    CHECK(mortise_state(reader) == MORTISE_STATE_HELD);
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, alone, 0));
+    limit_memory("0");
+    give(reader);
+    EXPECT(OK, pending_join(&writer));
+    give(writer.lease);
+    EXPECT(OK, try_share(third, name));
     close_client(client);
     close_client(other);
     close_client(third);
@@ -407,6 +452,7 @@ static const CU_TestInfo tests[] = {
     {"readers at once have different tokens", test_only_readers},
     {"a writer among many readers", test_writer_does_not_starve},
     {"a bar", test_bar},
+    {"no memory left", test_no_memory},
     {"emptied nodes are repaired", test_repaired},
     {"restarted nodes do not let a writer in", test_guard},
     CU_TEST_INFO_NULL,

@@ -14,11 +14,8 @@ end
 local ends, share = find(held, holders, shares, grant, now_ms)
 if not share and call('exists', bar) == 1 then
     leave_mark(lock, held, '+')
-    call('setrange', bar, '0', '+')
+    redis.pcall('setrange', bar, '0', '+')
     return 0
-end
-if not held then
-    call('del', holders, shares)
 end
 local token, text = tonumber(ARGV[4]), ARGV[4]
 local before = tonumber(call('get', KEYS[2]) or 0)
@@ -32,6 +29,9 @@ else
     text = no_token
 end
 local since = string.format('%016.0f', now)
+if not held then
+    empty(holders, shares)
+end
 if not share then
     last_end(holders, shares, now_ms)
     call('hset', shares, grant, text .. ' ' .. (fits and text or since) .. '\n' .. ARGV[3])

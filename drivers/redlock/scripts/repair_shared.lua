@@ -9,7 +9,7 @@ end
 local now, now_ms = clock()
 local since = string.format('%016.0f', now)
 if not held then
-    call('del', KEYS[3], KEYS[4])
+    empty(KEYS[3], KEYS[4])
 end
 call('hset', KEYS[4], ARGV[1], ARGV[3] .. ' ' .. since .. '\n' .. ARGV[4])
 extend(KEYS[1], KEYS[3], KEYS[4], ARGV[1], 0, now_ms, tonumber(ARGV[2]))

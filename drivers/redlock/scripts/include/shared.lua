@@ -41,9 +41,20 @@ local function find(lock_held, holders, shares, grant, now_ms)
         return ends, share
     end
 end
--- A holder is added, or lasts longer; never shorter.
+-- A marker is about to be made: whoever was a holder before is none. Only where there is something, because a script that has
+-- written may then write into a full memory, too, and that takes no new holders.
+local function empty(holders, shares)
+    if call('exists', holders, shares) > 0 then
+        call('del', holders, shares)
+    end
+end
+-- A holder is added (ends: 0), or lasts longer; never shorter. For one that is there, first what a full memory does not refuse: the
+-- script may write then.
 local function extend(lock, holders, shares, grant, ends, now_ms, ttl)
     if now_ms + ttl > ends then
+        if ends > 0 then
+            call('pexpire', holders, string.format('%.0f', math.max(call('pttl', holders), ttl)))
+        end
         call('zadd', holders, string.format('%.0f', now_ms + ttl), grant)
     end
     if call('pttl', lock) < ttl then
