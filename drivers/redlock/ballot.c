@@ -85,7 +85,7 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
     if (ballot->kind->effect == EFFECT_VOTE)
         claim_note(ballot->claim, node, TRACE_ASKED);
     set_asked(vote, asked);
-    ballot->asked = true;
+    ballot->asked++;
     if (ballot->first == NULL || !send_alike(vote, ballot->first)) {
         send_vote(vote);
         ballot->first = vote;

@@ -113,7 +113,7 @@ struct ballot {
     int64_t ttl_ms;
     int64_t sent_ns;          /* before the first request was sent */
     unsigned calls;           /* answers outstanding */
-    bool asked;               /* a node was asked, by a request of its own */
+    unsigned asked;           /* nodes, by requests of their own */
     const struct vote *first; /* sent first: the others' requests are copies */
     unsigned counts[VOTE_STATES];
     unsigned errors;               /* answers that are errors */
@@ -126,6 +126,8 @@ struct ballot {
     uint64_t proposed; /* the token that the votes propose */
     uint64_t token;    /* confirm, renewal: the token that the grant gets, or has */
     unsigned accepted; /* how many counted votes took the proposed token */
+
+    bool begins; /* downgrade: no node had been asked for it: the claim was exclusive */
 
     /* undo, inspect */
     unsigned char undoer;   /* enum undoer */

@@ -109,11 +109,21 @@ static void renew_lost(struct ballot *ballot)
                     ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
 }
 
-/* A downgrade that reached a node may have been executed there. */
+/* A downgrade that reached a node may have been executed there, unless that answered with an error (downgrade.lua). If all did
+ * so for good, the claim is exclusive as before; op_fail_few() makes a refusal of it. */
 static mortise_status renew_unknown(const struct ballot *ballot)
 {
-    bool downgrade = (ballot->op->flags & MORTISE_OP_DOWNGRADE) != 0;
-    return downgrade && ballot->asked ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+    struct claim *claim = ballot->claim;
+    bool lasts = ballot->why.status == MORTISE_BACKEND && !ballot->why.retryable;
+    bool refused = ballot->errors == ballot->asked && lasts;
+    if ((ballot->op->flags & MORTISE_OP_DOWNGRADE) == 0)
+        return MORTISE_UNREACHABLE;
+    if (ballot->asked > 0 && !(ballot->begins && refused))
+        return MORTISE_INDETERMINATE;
+    if (ballot->begins && ballot->round == claim->round)
+        claim->shared = false;
+    claim->unsettled &= ballot->asked == 0;
+    return MORTISE_UNREACHABLE;
 }
 
 static void renew_look(struct ballot *ballot, bool over)
@@ -244,6 +254,7 @@ static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
         op_fail_memory(driver, op);
         return NULL;
     }
+    ballot->begins = downgrade && !claim->shared;
     if (downgrade)
         claim->shared = claim->unsettled = true; /* from here on it is exclusive nowhere for sure */
     ballot->op = op;

@@ -227,14 +227,19 @@ static void test_sharing(void)
 static void test_no_sharing(void)
 {
     const char *name = "alone";
-    mortise_client *client = nodes_open(&harmless, ALL, "unreachable_timeout = 1s\n", USER);
+    mortise_client *client =
+        nodes_open(&harmless, ALL, "unreachable_timeout = 1s\nrenew_every = 50ms\n", USER);
     mortise_client *other = nodes_open(&harmless, ALL, NULL, USER);
     CHECK(try_share(client, name) != MORTISE_OK);
     SAYS("can't run this command");
     CHECK(nodes_with(&harmless, name) == 0);
     mortise_lease *lease = take(client, name);
     EXPECT(BUSY, try_once(other, name));
-    CHECK(mortise_downgrade(lease, &detail) != MORTISE_OK);
+    EXPECT(BACKEND, mortise_downgrade(lease, &detail));
+    SAYS("can't run this command");
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD && nodes_with(&harmless, name) == 7);
+    EXPECT(BACKEND, mortise_downgrade(lease, &detail)); /* it can be asked for again */
     give(lease);
     CHECK(wait_nodes_with(&harmless, name, 0));
     close_client(client);

@@ -1,5 +1,6 @@
 -- An exclusive lock of this grant becomes shared, with this grant as its only holder, and is renewed. Waiters are told, if there
 -- are any: readers may come in. The mark stays for the release.
+-- Nothing that can fail follows the write that makes it shared: an error says that it is not shared.
 -- KEYS: lock, holders, shares. ARGV: grant, ttl (ms), channel.
 -- 2 done, or it was shared already; 1 another has the lock, 0 gone.
 -- include shared
@@ -11,7 +12,7 @@ if held and sub(held, 1, 32) == grant then
     if sub(held, 33, 33) ~= ' ' then
         redis.pcall('publish', ARGV[3], sub(held, 33, 33))
     end
-    held = nobody
+    return '2'
 end
 local ends = find(held, holders, shares, grant, now_ms)
 if not ends then

@@ -66,7 +66,8 @@ local function make_marker(lock, mark, since, ttl)
     local marker = nobody .. mark .. no_token .. ' ' .. since .. '\n(shared)\n0\n'
     call('set', lock, marker, 'px', string.format('%.0f', ttl))
 end
--- The lock is exclusive under this grant: it becomes shared, with this grant as its only holder. It is not shortened.
+-- The lock is exclusive under this grant: it becomes shared, with this grant as its only holder. It is not shortened. The marker is
+-- the last step: if a server refuses one of them, the lock is exclusive as before.
 local function share_out(lock, holders, shares, grant, held, now_ms, ttl)
     local left = math.max(call('pttl', lock), ttl)
     call('del', holders, shares)
