@@ -2,6 +2,7 @@
 #include "redlock.h"
 
 #define SLOW_PARTS 8 /* of node_timeout */
+#define BEHIND_CALLS 1000
 #define LOOK_NS                                                                                    \
     (INT64_C(10) *                                                                                 \
      NS_PER_MS) /* how often connections in the making are looked at if nobody polls */
@@ -149,9 +150,19 @@ int64_t node_pace_due_ns(const struct node *node)
     return since_ns + (node->pace == PACE_SLOW ? timeout_ns : timeout_ns / SLOW_PARTS);
 }
 
+/* It answers more slowly than it is asked, so that it is never silent: what is outstanding would grow for ever. A burst of many
+ * requests is answered sooner. */
+static bool is_behind(const struct node *node, int64_t now_ns)
+{
+    const struct link *link = &node->link;
+    return link->outstanding > BEHIND_CALLS &&
+           now_ns - link->first->sent_ns >= node->driver->node_timeout_ns;
+}
+
 bool node_is_usable(const struct node *node, int64_t now_ns)
 {
-    return link_is_up(&node->link) && !node->twin && node_pace_at(node, now_ns) != PACE_LATE;
+    return link_is_up(&node->link) && !node->twin && node_pace_at(node, now_ns) != PACE_LATE &&
+           !is_behind(node, now_ns);
 }
 
 unsigned nodes_usable(const struct driver *driver, bool counted)

@@ -14,7 +14,7 @@ struct driver;
 /* How quickly a node answers. */
 enum node_pace {
     PACE_PROMPT,
-    PACE_SLOW, /* its oldest answer is outstanding for an eighth of node_timeout: a release does without it if it can */
+    PACE_SLOW, /* an answer is outstanding, and for an eighth of node_timeout none came: a release does without it if it can */
     PACE_LATE  /* for node_timeout: nobody waits for it */
 };
 
@@ -44,11 +44,11 @@ struct node_events {
 void node_open(struct driver *driver, struct node *node);
 /* Ops have arrived: connect to every node. */
 void nodes_want(struct driver *driver);
-/* By how long its oldest answer is outstanding at that instant. */
+/* By how long it has answered nothing at that instant, though it was asked. */
 enum node_pace node_pace_at(const struct node *node, int64_t now_ns);
 /* When node->pace is to be looked at again, if no answer comes before. */
 int64_t node_pace_due_ns(const struct node *node);
-/* It can be asked: connected, with a vote of its own, and not late. */
+/* It can be asked: connected, with a vote of its own, not late, and not far behind with its answers. Only undos are sent always. */
 bool node_is_usable(const struct node *node, int64_t now_ns);
 /* Its vote counts: it cannot have forgotten a grant that still holds. */
 bool node_counts(const struct node *node, int64_t now_ns);

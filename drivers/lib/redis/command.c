@@ -173,4 +173,5 @@ void link_call_end(struct link *link, struct link_call *call, unsigned replies)
     call->got = 0;
     *link->last_call = call;
     link->last_call = &call->next;
+    link->outstanding++;
 }

@@ -57,6 +57,7 @@ static void lose_calls(struct link *link, const struct link_fault *fault)
     uint64_t written = link->written;
     link->first = NULL;
     link->last_call = &link->first;
+    link->outstanding = 0;
     while (call != NULL) {
         struct link_call *next = call->next;
         call->lost(call, call->begins_at < written ? LINK_LOST : LINK_NOT_SENT, fault);
@@ -153,6 +154,7 @@ static void close_quietly(struct link *link)
     close_connection(link);
     link->first = NULL;
     link->last_call = &link->first;
+    link->outstanding = 0;
     link->state = LINK_DOWN;
 }
 

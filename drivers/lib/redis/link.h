@@ -252,6 +252,7 @@ struct link {
     struct link_bytes out;
     uint64_t written; /* bytes of this connection's stream */
     struct link_call *first, **last_call;
+    unsigned outstanding; /* how many calls these are */
     unsigned put; /* commands since the last call began or ended */
 
     /* the greeting: handshake.c */

@@ -26,6 +26,7 @@ static void tell_call(struct link *link, redisReply *reply)
     unsigned index = call->got++;
     if (call->got == call->expected) {
         link->first = call->next;
+        link->outstanding--;
         if (link->first == NULL)
             link->last_call = &link->first;
     }
