@@ -121,6 +121,7 @@ struct claim {
     struct release_wait *downgrader; /* NULL: nobody waits for it */
     uint32_t first_ttl_ms; /* of the acquire; extensions may make ttl_ms larger */
     int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
+    uint32_t unextended_ms; /* ttl_ms before that call */
     bool extending;        /* the renewal that is out asks for it */
     struct release_wait *extender; /* NULL: nobody waits for it */
     uint32_t handovers;    /* and joins, up to handover_max */
@@ -242,7 +243,8 @@ void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wai
 void claim_extend_detach_locked(struct claim *claim);
 /* The answer to a renewal that asked for it. */
 void claim_extended_locked(struct claim *claim, const mortise_op *op);
-void claim_extend_failed_locked(struct claim *claim, const mortise_op *op);
+/* True: the driver has asked nothing, because it takes no such ttl. The claim is as it was before the call. */
+bool claim_extend_failed_locked(struct claim *claim, const mortise_op *op);
 /* The lease ends: the caller that waits learns it. */
 void claim_extend_over_locked(struct claim *claim, mortise_status status);
 

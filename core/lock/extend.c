@@ -8,7 +8,7 @@
  *
  * "wanted": extend_ms is set. A renewal that was sent before the call (for a doubt, or for a caller that stopped waiting)
  * does not carry the request; the next one does. It is sent once: if there is no answer, the caller decides whether to ask
- * again. */
+ * again. If the driver takes no such ttl (INVALID), it has asked nothing: the claim is as it was. */
 #include "lock/claim.h"
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
@@ -28,6 +28,7 @@ void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wai
 {
     claim->extender = wait;
     claim->extend_ms = ttl_ms;
+    claim->unextended_ms = claim->ttl_ms;
     if (ttl_ms > claim->ttl_ms) /* from now on the claim may last that long in the backend */
         claim->ttl_ms = (uint32_t)ttl_ms;
     if (!claim->ask_out)
@@ -59,12 +60,16 @@ void claim_extended_locked(struct claim *claim, const mortise_op *op)
     answer_locked(claim, MORTISE_OK, NULL);
 }
 
-void claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
+bool claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->extending)
-        return;
+        return false;
     bool canceled = op->status == MORTISE_CANCELED || op->status == MORTISE_TIMEDOUT;
+    bool invalid = op->status == MORTISE_INVALID;
+    if (invalid && claim->extend_ms == 0)
+        claim->ttl_ms = claim->unextended_ms;
     answer_locked(claim, canceled ? MORTISE_INDETERMINATE : op->status, op->error);
+    return invalid;
 }
 
 void claim_extend_over_locked(struct claim *claim, mortise_status status)

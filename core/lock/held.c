@@ -312,8 +312,8 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
 static void renewal_failed_locked(struct claim *claim, const mortise_op *op, bool doubted)
 {
     int64_t now = clock_now();
-    claim_extend_failed_locked(claim, op);
-    if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && claim_downgrade_failed_locked(claim, op)) {
+    if (claim_extend_failed_locked(claim, op) ||
+        ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && claim_downgrade_failed_locked(claim, op))) {
         if (asks_again(claim))
             claim_renew_locked(claim, now);
         else

@@ -89,7 +89,7 @@ typedef enum mortise_op_kind {
      * or after hint_ms, under another grant id. */
     MORTISE_OP_ACQUIRE = 1,
     /* in: name, grant, mode, permits, owner, ttl_ms, token. OK: from_ns, good_for_ms. LOST: the claim is gone. NOTOWNER:
-     * another holds the name. Both mean that the claim is lost.
+     * another holds the name. Both mean that the claim is lost. INVALID: the driver takes no such ttl, and has asked nothing.
      * With MORTISE_OP_DOWNGRADE the claim (exclusive, no owner, the same token) also becomes shared, without permits, in
      * one atomic step; OK too if it is shared already. Shared waiters get news; no exclusive one gets in. */
     MORTISE_OP_RENEW = 2,

@@ -294,8 +294,8 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
  * OK: the deadline has moved. LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout` or in a sixth of the last ttl. You hold the lease until
  *    its deadline as before, but the backend may keep the name for you for longer. You may call again.
- * BACKEND: the backend refused; the deadline is as before.
- * INVALID: not a lease; a lease that the library renews; or another thread extends or releases it. CLOSED, FORKED. */
+ * BACKEND: the backend refused; the deadline is as before. INVALID: not a lease; a lease that the library renews; a ttl that
+ *    the driver does not take (`max_ttl` of redlock); or another thread extends or releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
 
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that

@@ -323,6 +323,15 @@ static void test_settings(void)
                                     &lease, &detail));
     SAYS("max_ttl");
     give(take_as(client, "ttl", NULL, 10000));
+    EXPECT(OK, mortise_acquire(
+                   client, "ttl",
+                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 10000, .no_renew = true),
+                   &lease, &detail));
+    EXPECT(INVALID, mortise_extend(lease, 20000, &detail));
+    SAYS("max_ttl");
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    EXPECT(OK, mortise_extend(lease, 10000, &detail));
+    give(lease);
     EXPECT(NOTSUP, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.wait_ms = 0, .owner = "us"),
                                    &lease, &detail));
     close_client(client);

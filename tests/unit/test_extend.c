@@ -117,6 +117,26 @@ static void test_refused(void)
     finish(MORTISE_OK);
 }
 
+/* The driver takes no such ttl, and asks nothing: nobody doubts the lease. */
+static void test_too_long(void)
+{
+    start();
+    const struct claim *claim = slab_find(&claim_slab, lease);
+    SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_INVALID);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(mortise_extend(lease, LONG_MS, &error), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(error.status, MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), TTL_MS - MARGIN_MS - 1000);
+    CU_ASSERT_EQUAL(claim->ttl_ms, TTL_MS);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 1);
+    CU_ASSERT_EQUAL(states.count, 0);
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), TTL_MS - MARGIN_MS);
+    finish(MORTISE_OK);
+}
+
 /* The reply is lost: the deadline stays, and at the deadline the backend, which may hold the name for longer, is told. */
 static void test_reply_lost(void)
 {
@@ -294,6 +314,7 @@ int main(void)
         {"lost", test_lost},
         {"the call sees the deadline first", test_sees_the_deadline_first},
         {"refused", test_refused},
+        {"a ttl that the driver does not take", test_too_long},
         {"a lost reply", test_reply_lost},
         {"behind a doubt", test_behind_a_doubt},
         {"two callers", test_two_callers},
