@@ -342,6 +342,15 @@ void claim_move_late(struct driver *driver, struct claim *claim);
 /* If its key was moved, and the core was not told: tells it. */
 void claim_tell_moved(struct driver *driver, struct claim *claim);
 
+/* ---- own.c: the key of a held claim -------------------------------------------------------------- */
+
+/* Looks whether it is there, now or in its turn, and watches it then. */
+void claim_look_at_own(struct driver *driver, struct claim *claim);
+/* Watches it, if it was seen. */
+void claim_watch_own(struct driver *driver, struct claim *claim);
+/* Its turn in the backlog has come: its key is moved, or looked at. */
+void claim_late(struct driver *driver, struct claim *claim);
+
 /* ---- lease.c: the core's ops and the sessions' events ---------------------------------------------- */
 
 void lease_acquire(struct driver *driver, mortise_op *op);
@@ -356,8 +365,6 @@ void lease_down(struct driver *driver);
 void lease_history(struct driver *driver);
 void lease_away(struct driver *driver);
 void lease_ready(struct driver *driver, struct session *session);
-/* Its turn in the backlog has come. */
-void lease_late(struct driver *driver, struct claim *claim);
 void lease_proven(struct driver *driver, struct session *session);
 void lease_left(struct driver *driver, struct session *session);
 void lease_session_over(struct driver *driver, struct session *session);

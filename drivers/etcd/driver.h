@@ -5,6 +5,7 @@
  *
  *   module.c     the module's table and options; opens and closes an instance; hands out the ops
  *   lease.c      what the core's ops and the sessions' events mean for the claims
+ *   own.c        whether the key of a held claim is there
  *   move.c       moves the claims of a session that was left to the next one
  *   acquire.c    the way of a claim to the head of its queue; grant.c: from there to the grant
  *   wait.c       what a claim watches while others block it

@@ -176,95 +176,7 @@ void lease_cancel_release(struct driver *driver, mortise_op *op)
     fault_unreachable(driver, op, maybe ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
 }
 
-/* ---- the own key of a held claim ---------------------------------------------------------------------- */
-
-/* Before its key is looked at or watched again: a watch that nobody knows would outlive the claim, which it points to. */
-static void unwatch_own(struct driver *driver, struct claim *claim)
-{
-    watch_stop(driver, claim->own_watch);
-    claim->own_watch = 0;
-}
-
-static void own_looked_at(struct driver *driver, struct call *call)
-{
-    struct claim *claim = claim_answered(driver, call);
-    if (claim == NULL || call->to.step != claim->step || claim->state != CLAIM_HELD)
-        return;
-    if (call->end == CALL_DONE && call->answer.ops[0].count == 0) {
-        claim_vanish(driver, claim);
-        return;
-    }
-    claim_look_by(driver, claim,
-                  call->end == CALL_REFUSED ? SWEEP_AGAIN_NS : driver->watch_pause_ns);
-    if (call->end != CALL_DONE)
-        return;
-    const struct kv *own = &call->answer.ops[0].all[0];
-    struct session *session = session_of_lease(driver, own->lease);
-    if (own->created != claim->created) { /* it was deleted, and came again */
-        claim_vanish(driver, claim);
-        return;
-    }
-    if (call->answer.header.revision <
-        claim->seen_at) /* a move that came later has been answered before */
-        return;
-    claim->lease = own->lease;
-    claim->modified = own->modified;
-    claim->seen_at = call->answer.header.revision;
-    if (session != NULL)
-        claim_set_session(claim, session);
-    claim_move(driver, claim);
-}
-
-static void send_look(struct driver *driver, struct claim *claim)
-{
-    struct key own;
-    claim_key(claim, &own);
-    struct call *call = claim_begin(driver, claim, own_looked_at);
-    if (call != NULL)
-        txn_range(&call->grpc.out, BRANCH_THEN,
-                  &(struct range){.begin = key_bytes(&own), .keys_only = true});
-    if (!claim_send(driver, claim, call))
-        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
-}
-
-/* It is watched when it was seen. After a reconnection thousands may look: they take turns. The answer to a move shows it, too. */
-static void look_at_own(struct driver *driver, struct claim *claim)
-{
-    unwatch_own(driver, claim);
-    claim->seen_at = 0;
-    claim->look_ns = MORTISE_NEVER;
-    if (claim->move == MOVE_SENT)
-        claim_look_by(driver, claim, 0);
-    else if (!claim_is_late(driver, claim))
-        send_look(driver, claim);
-}
-
-void lease_late(struct driver *driver, struct claim *claim)
-{
-    claim_move_late(driver, claim);
-    if (claim->state != CLAIM_HELD || claim->seen_at != 0)
-        return;
-    if (claim->move == MOVE_SENT)
-        claim_look_by(driver, claim, 0);
-    else
-        send_look(driver, claim);
-}
-
-static void watch_own(struct driver *driver, struct claim *claim)
-{
-    struct key own;
-    if (claim->lease == 0 || claim->seen_at == 0) {
-        look_at_own(driver, claim);
-        return;
-    }
-    unwatch_own(driver, claim);
-    claim_key(claim, &own);
-    claim->look_ns = MORTISE_NEVER;
-    claim->own_watch = watch_start(driver, WATCHES_OWN, claim, key_bytes(&own), (struct bytes){0},
-                                   claim->seen_at + 1, false);
-    if (claim->own_watch == 0)
-        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
-}
+/* ---- the watches --------------------------------------------------------------------------------------------- */
 
 void lease_watched(struct driver *driver, enum watch_target kind, struct claim *claim,
                    enum watch_event event)
@@ -281,7 +193,7 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
             claim_vanish(driver, claim);
         else if (event == WATCH_ENDED) {
             claim->own_watch = 0;
-            look_at_own(driver, claim);
+            claim_look_at_own(driver, claim);
         }
     }
 }
@@ -294,7 +206,7 @@ static void go_on(struct driver *driver, struct claim *claim)
 {
     claim_move(driver, claim);
     if (claim->state == CLAIM_HELD)
-        look_at_own(driver, claim);
+        claim_look_at_own(driver, claim);
     else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
         claim_go(driver, claim);
 }
@@ -399,7 +311,7 @@ static void session_over(struct driver *driver, struct claim *claim)
         claim_go(driver, claim);
     } else if (claim->state == CLAIM_HELD && has_moved) {
         claim_tell(driver, claim);
-        look_at_own(driver, claim);
+        claim_look_at_own(driver, claim);
     } else if (claim->state == CLAIM_HELD)
         claim_vanish(driver, claim);
     else if (claim->state != CLAIM_GONE) {
@@ -496,7 +408,7 @@ static void sweep_one(struct driver *driver, struct claim *claim)
     if (claim->state == CLAIM_HELD && claim->look_ns > now_ns)
         claims_sweep_by(driver, claim->look_ns);
     else if (claim->state == CLAIM_HELD && is_connected(driver))
-        watch_own(driver, claim);
+        claim_watch_own(driver, claim);
     if (must_retry)
         claim_move(driver, claim);
     if (must_retry && claim_is_wanted(claim))
