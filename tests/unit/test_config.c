@@ -290,19 +290,28 @@ static void test_module_path_owner(void)
 
 /* ---- For other processes --------------------------------------------------------------------- */
 
+/* As a user who is not root, whose place the environment decides; if `as_root`, as the user who runs the test. */
+static uint64_t print_of(const char *where, bool as_root)
+{
+    struct config *config = load_good(where);
+    uid_t self = geteuid();
+    bool changes = self == 0 && !as_root && seteuid(4711) == 0;
+    uint64_t print = config_print(config);
+    CU_ASSERT(!changes || seteuid(self) == 0);
+    config_free(config);
+    return print;
+}
+
 /* Whether a process with another XDG_STATE_HOME, or another HOME, has another print. */
 static void expect_print(const char *where, bool differs)
 {
     static const char *const variables[] = {"XDG_STATE_HOME", "HOME"};
     for (size_t i = 0; i < 2; i++) {
         setenv(variables[i], "/one", 1);
-        struct config *one = load_good(where);
-        uint64_t print = config_print(one);
-        config_free(one);
+        uint64_t print = print_of(where, false), print_of_self = print_of(where, true);
         setenv(variables[i], "/two", 1);
-        struct config *two = load_good(where);
-        CU_ASSERT_EQUAL(config_print(two) != print, differs);
-        config_free(two);
+        CU_ASSERT_EQUAL(print_of(where, false) != print, differs);
+        CU_ASSERT_EQUAL(print_of(where, true) != print_of_self, differs && geteuid() != 0);
     }
     unsetenv("XDG_STATE_HOME");
     setenv("HOME", test_folder, 1);
