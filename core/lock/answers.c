@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONG_WAIT 10   /* times unreachable_timeout */
 #define POLL_MIN_MS 20 /* of a backend that does not tell when a name becomes free */
 #define POLL_MAX_MS 250
 #define BACKOFF_MIN_MS 20 /* of a backend that does not answer */
@@ -75,10 +76,12 @@ static bool is_next_locked(const struct waitlist *list)
 }
 
 /* The request that waited has ended. What a queue answers says that the backend is there, but not that it can grant: it may lack
- * the replicas, or the other side of a migration. So the time in the queue is left out of an outage, and a long one ends it. */
+ * the replicas, or the other side of a migration. So the time in the queue is left out of an outage, and only a very long one, in
+ * which a turn has hardly failed, ends it. */
 static void end_waiting_locked(struct waitlist *list, int64_t now)
 {
-    if (now >= clock_after_ms(list->waiting_ns, list->locks->settings.unreachable_timeout_ms)) {
+    int64_t long_ms = LONG_WAIT * list->locks->settings.unreachable_timeout_ms;
+    if (now >= clock_after_ms(list->waiting_ns, long_ms)) {
         list->failing_ns = 0;
         list->failures = 0;
     } else if (list->failing_ns != 0)

@@ -9,7 +9,7 @@
  *   ASKING   OK: the head has it, and the next head asks. BUSY: the list watches the name and pauses.
  *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY ends the count. The time is not
  *            counted in which the backend has the request in its queue, as the driver reports (host->waiting); if it was
- *            there for as long as that, the count ends, too.
+ *            there for ten times as long, the count ends, too.
  *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
  *   none     its claim had to be ended, or passed to a caller: the head brings one.
  *

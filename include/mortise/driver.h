@@ -257,8 +257,8 @@ struct mortise_host {
      * many, so gather those of which no loss is known. */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
     /* Reports that the backend has answered this acquire, which the module keeps: it has to wait for its turn. An op that waits
-     * may not be completed for hours; without the report, failures of the tries before it count on until then, and the next one
-     * may be taken for the end of an outage that never was (`unreachable_timeout`). Call it for each such answer, however many
+     * may not be completed for hours; without the report, that time would be taken for a part of an outage that began with the
+     * failures of the tries before it (`unreachable_timeout`). Call it for each such answer, however many
      * there are for an op; but only for an answer, not because a connection is there. What answers BUSY does not need it.
      * A plugin calls it for the op that it was given, if that waits for one that the plugin made (`waiting` below). A core that
      * accepts a module whose table has `waiting` has this function too. */
