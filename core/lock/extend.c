@@ -28,7 +28,8 @@ void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wai
 {
     claim->extender = wait;
     claim->extend_ms = ttl_ms;
-    claim->unextended_ms = claim->ttl_ms;
+    if (!claim->extending) /* else what is out may be refused, too */
+        claim->unextended_ms = claim->ttl_ms;
     if (ttl_ms > claim->ttl_ms) /* from now on the claim may last that long in the backend */
         claim->ttl_ms = (uint32_t)ttl_ms;
     if (!claim->ask_out)
