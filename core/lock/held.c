@@ -8,9 +8,8 @@
 
 #include <string.h>
 
-#define RETRY_NS                                                                                   \
-    (100 *                                                                                         \
-     NS_PER_MS) /* a failure costs more than a renewal, because thousands of these go together */
+/* A failure costs more than a renewal, because thousands of these go together. */
+#define RETRY_NS (200 * NS_PER_MS)
 
 static void renewal_done(mortise_op *op);
 
@@ -76,7 +75,7 @@ static bool asks_again(const struct claim *claim)
 }
 
 /* After the first failure at once, then doubling from a fiftieth of the span to a sixth; but about as often as it is renewed, if
- * that is no more than ten times a second. */
+ * that is no more than five to ten times a second. */
 static int64_t backoff_ns(struct claim *claim)
 {
     int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
