@@ -319,7 +319,7 @@ static void ask_nodes(struct ballot *ballot)
     const struct driver *driver = ballot->driver;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
-        if (node_is_usable(node, ballot->sent_ns) && !claim_is_barred(ballot->claim, i))
+        if (node_takes_votes(node, ballot->sent_ns) && !claim_is_barred(ballot->claim, i))
             ballot_ask(ballot, i,
                        node_counts(node, ballot->sent_ns) ? VOTE_ASKED : VOTE_ASKED_ASIDE);
     }

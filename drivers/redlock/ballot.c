@@ -138,13 +138,14 @@ static void look(struct ballot *ballot)
         ballot->kind->look(ballot, is_over(ballot));
 }
 
-/* Without an error, what failed is worth another try, whoever was silent. */
+/* Without an error, what failed is worth another try, whoever was silent. A vote that does not count yet is none. */
 void ballot_follow(struct ballot *ballot, const struct ballot *failed)
 {
     if (failed->why.status != MORTISE_OK)
         ballot->why = failed->why;
     if (failed->errors > 0)
-        ballot->voted -= failed->counts[VOTE_FAULT] + failed->counts[VOTE_NOT_ASKED];
+        ballot->voted -= failed->counts[VOTE_FAULT] + failed->counts[VOTE_NOT_ASKED] +
+                         failed->counts[VOTE_ASKED_ASIDE] + failed->counts[VOTE_YES_ASIDE];
 }
 
 unsigned ballot_answers(const struct ballot *ballot)

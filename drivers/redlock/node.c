@@ -150,8 +150,7 @@ int64_t node_pace_due_ns(const struct node *node)
     return since_ns + (node->pace == PACE_SLOW ? timeout_ns : timeout_ns / SLOW_PARTS);
 }
 
-/* It answers more slowly than it is asked, so that it is never silent: what is outstanding would grow for ever. A burst of many
- * requests is answered sooner. */
+/* It answers more slowly than it is asked, so that it is never silent. */
 static bool is_behind(const struct node *node, int64_t now_ns)
 {
     const struct link *link = &node->link;
@@ -161,8 +160,12 @@ static bool is_behind(const struct node *node, int64_t now_ns)
 
 bool node_is_usable(const struct node *node, int64_t now_ns)
 {
-    return link_is_up(&node->link) && !node->twin && node_pace_at(node, now_ns) != PACE_LATE &&
-           !is_behind(node, now_ns);
+    return link_is_up(&node->link) && !node->twin && node_pace_at(node, now_ns) != PACE_LATE;
+}
+
+bool node_takes_votes(const struct node *node, int64_t now_ns)
+{
+    return node_is_usable(node, now_ns) && !is_behind(node, now_ns);
 }
 
 unsigned nodes_usable(const struct driver *driver, bool counted)

@@ -54,10 +54,11 @@ static void test_behind(void)
 {
     const struct node *node = node_with(CALLS + 1, TIMEOUT_MS);
     CHECK(node_pace_at(node, MS(TIMEOUT_MS)) == PACE_PROMPT);
-    CHECK(node_is_usable(node, MS(TIMEOUT_MS - 1))); /* that many at once are no sign of it */
-    CHECK(!node_is_usable(node, MS(TIMEOUT_MS)));
+    CHECK(node_takes_votes(node, MS(TIMEOUT_MS - 1))); /* that many at once are no sign of it */
+    CHECK(!node_takes_votes(node, MS(TIMEOUT_MS)));
+    CHECK(node_is_usable(node, MS(TIMEOUT_MS))); /* for renewals and releases */
     node = node_with(CALLS, TIMEOUT_MS);
-    CHECK(node_is_usable(node, MS(TIMEOUT_MS)));
+    CHECK(node_takes_votes(node, MS(TIMEOUT_MS)));
 }
 
 static const CU_TestInfo tests[] = {
