@@ -24,17 +24,6 @@ break_it() {
     "$BIN" break "$1" --token "$(json "$1" token)" >>"$DIR/break.err" 2>&1
 }
 
-slow_to_give_up() { # the library and SQLite wait this long for a backend that does not answer
-    local mark='?' words='close_timeout=60s&unreachable_timeout=60s'
-    case $MORTISE_CONFIG in
-    *\?*) mark='&' ;;
-    esac
-    case $MORTISE_CONFIG in
-    sqlite:*) words="$words&busy_timeout=60s" ;;
-    esac
-    echo "$MORTISE_CONFIG$mark$words"
-}
-
 if can_freeze; then
     config=$MORTISE_CONFIG
     MORTISE_CONFIG=$(slow_to_give_up)

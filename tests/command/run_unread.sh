@@ -99,12 +99,8 @@ kept() {
 yes "it lives after the ttl; then the wrapper ends with 0, and the lock is free" eval 'kept || kept || kept'
 
 if can_freeze; then
-    words='close_timeout=60s'
-    [[ $MORTISE_CONFIG != sqlite:* ]] || words="$words&busy_timeout=60s"
-    case $MORTISE_CONFIG in
-    *\?*) MORTISE_CONFIG="$MORTISE_CONFIG&$words" ;;
-    *) MORTISE_CONFIG="$MORTISE_CONFIG?$words" ;;
-    esac
+    MORTISE_CONFIG=$(slow_to_give_up)
+    export MORTISE_CONFIG
     what "a signal while the release hangs"
     "$BIN" run "${N}c" -- sh -c "$waits" 2>"$DIR/full" &
     wrapper=$!

@@ -263,9 +263,16 @@ def keep(where):
     kept.append((client, client.acquire("a")))
 
 
+def keep_in_a_pool(where):
+    """The work of a child that ends while it holds, and while a thread of a pool is idle."""
+    client, pool = mortise.open(where), concurrent.futures.ThreadPoolExecutor()
+    kept.append((client, pool, pool.submit(client.acquire, "a").result()))
+
+
+@pytest.mark.parametrize("work", [keep, keep_in_a_pool])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_multiprocessing_exit_while_holding(client, where, method):
-    child = multiprocessing.get_context(method).Process(target=keep, args=(where,))
+def test_multiprocessing_exit_while_holding(client, where, method, work):
+    child = multiprocessing.get_context(method).Process(target=work, args=(where,))
     child.start()
     child.join(PATIENCE_S)
     assert child.exitcode == 0
@@ -316,21 +323,6 @@ def test_multiprocessing_work_after_the_target(client, where, method, target):
     assert here.poll(PATIENCE_S) and here.recv() == "done"
     child.join(PATIENCE_S)
     assert child.exitcode == 0 and taken is None
-    client.acquire("a", timeout=0).release()
-
-
-def keep_in_a_pool(where):
-    """The work of a child that ends while it holds, and while a thread of a pool is idle."""
-    client, pool = mortise.open(where), concurrent.futures.ThreadPoolExecutor()
-    kept.append((client, pool, pool.submit(client.acquire, "a").result()))
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_multiprocessing_exit_with_an_idle_thread(client, where, method):
-    child = multiprocessing.get_context(method).Process(target=keep_in_a_pool, args=(where,))
-    child.start()
-    child.join(PATIENCE_S)
-    assert child.exitcode == 0
     client.acquire("a", timeout=0).release()
 
 
