@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where the default driver keeps its data, if it is told; in a URL, the path. */
+/* The key that says where the default driver keeps its data; in a URL, the path says it, too. */
 #define PLACE_KEY "path"
 
 static bool name_file(const struct config *config, char *text, size_t size)

@@ -397,7 +397,7 @@ void waitlists_waiting(struct locks *locks, mortise_op *op)
     const struct claim *claim = claim_of(op);
     pthread_mutex_lock(&locks->lock);
     struct waitlist *list = claim->state == CLAIM_ASKING ? claim->waitlist : NULL;
-    if (list != NULL && list->waiting_ns == 0) /* else nobody wants it any more, or it was told */
+    if (list != NULL && list->waiting_ns == 0) /* else nobody wants it any more, or this is not the first report */
         list->waiting_ns = clock_now();
     locks_unlock(locks, START_NOW);
 }

@@ -213,7 +213,7 @@ static inline bool link_is_up(const struct link *link)
 void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same: the servers refuse us. */
 void link_refuse(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* As link_break, for a function that was asked to send something: the link is not UP any more, but link_flush() tells its users. */
+/* Like link_break(), for a function that sends: the link is not UP from then on, but its users learn that from link_flush(). */
 void link_break_later(struct link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */

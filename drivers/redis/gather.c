@@ -19,8 +19,8 @@
  *
  *   A lock moves from a node that was not read yet to one that was: either its slot has another owner at the end, or that node
  *     has got a key since it was asked. The next pass begins behind that, and finds the lock where it is then. If it was on its
- *     way for the second time, the first pass that missed no key has found it. What was found once is told, though it may be free
- *     by then: a list is not of one instant.
+ *     way for the second time, the first pass that missed no key has found it. A lock that was found once is in the list, even
+ *     if it is free by then: a list is not of one instant.
  *   The user may not ask for INFO: a key that came is not noticed (docs/redis.md). */
 #include "../lib/ping.h"
 #include "cluster.h"

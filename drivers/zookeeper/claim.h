@@ -232,7 +232,7 @@ static inline bool claim_is_sent(const struct claim *claim)
 void claim_part(struct claim *claim, struct claim *gate);
 /* The one place where the state changes. */
 void claim_become(struct driver *driver, struct claim *claim, enum claim_state state);
-/* To WAITING: an answer of the servers has shown the node that blocks it. The core is told that the acquire waits. */
+/* To WAITING: an answer of the servers has shown the node that blocks it. Reports to the core that the acquire waits. */
 void claim_wait(struct driver *driver, struct claim *claim);
 /* Answers the ops that wait for its end, and takes it off all lists. The caller must not touch it any more. */
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status);

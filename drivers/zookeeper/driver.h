@@ -155,7 +155,7 @@ void servers_free(struct driver *driver);
 
 /* ---- threads.c ------------------------------------------------------------------------------------ */
 
-/* Two threads can be had now. Call it with all signals blocked. */
+/* Whether the system gives this process two more threads now. Call it with all signals blocked. */
 bool threads_are_there(void);
 
 /* ---- watch.c -------------------------------------------------------------------------------------- */

@@ -41,8 +41,8 @@ def stay_if_exiting() -> None:
 def _at_end_of_child() -> None:
     """multiprocessing runs the finalizers while threads may still work under a lock, and waits for the threads afterwards.
 
-    So this waits as multiprocessing does; its own call then returns at once. To join the threads would not do: idle threads
-    of a ThreadPoolExecutor end when they are told to, which is a part of it. In a Python without the function, what is held
+    So this waits as multiprocessing does; its own call then returns at once. Joining the threads is not enough: idle threads
+    of a ThreadPoolExecutor end only when this function asks them to. In a Python without the function, what is held
     lasts until its ttl is over."""
     wait_for_threads = getattr(threading, "_shutdown", None)
     if wait_for_threads is not None:
