@@ -116,6 +116,12 @@ struct killed {
     int64_t pid, at_ns;
 };
 
+/* A process that writes a file in which no client tells anything. */
+struct process {
+    const char *file;
+    int64_t pid, at_ns;
+};
+
 /* A file that ends in the middle of a line. */
 struct torn {
     const char *file;
@@ -134,7 +140,7 @@ struct world {
     bool fencing;                             /* every hold has a token */
     struct client *clients;
     struct counter *counters;
-    UT_array *holds, *told, *waits, *killed, *torn; /* struct hold, told, wait, killed, torn */
+    UT_array *holds, *told, *waits, *killed, *torn, *processes; /* struct hold, told, wait and so on */
     unsigned long events, found[VIOLATIONS];
 };
 extern struct world world;

@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LINE_MAX_SIZE 256
-/* All lines of one name are equally long: numbers are filled up with spaces. */
+/* All lines are equally long, filled up with spaces, and none crosses a page: the kernel copies a page at a time, and
+ * ends the write between two of them if the process is killed. */
+enum { LINE_SIZE = 128 };
+_Static_assert(4096 % LINE_SIZE == 0, "a page is whole lines");
 #define LINE_FORMAT                                                                                \
     "{\"event\":%-7s,\"token\":%20" PRIu64 ",\"value\":%20" PRIu64                                 \
-    ",\"thread\":%10d,\"name\":\"%s\"}\n"
+    ",\"thread\":%10d,\"name\":\"%s\"}"
 
 bool counter_open(struct counter *counter, const char *folder, const char *name)
 {
@@ -49,12 +51,17 @@ void counter_close(struct counter *counter)
     close(counter->fd);
 }
 
-static int make_line(const struct counter *counter, char *line, const char *event, uint64_t token,
-                     uint64_t value)
+static bool make_line(const struct counter *counter, char *line, const char *event, uint64_t token,
+                      uint64_t value)
 {
-    int length = snprintf(line, LINE_MAX_SIZE, LINE_FORMAT, event, token, value, (int)gettid(),
-                          counter->name);
-    return length < LINE_MAX_SIZE ? length : -1;
+    int length =
+        snprintf(line, LINE_SIZE, LINE_FORMAT, event, token, value, (int)gettid(), counter->name);
+    if (length < 0 || length >= LINE_SIZE)
+        return false;
+    memset(line + length, ' ', (size_t)(LINE_SIZE - length));
+    line[LINE_SIZE - 1] = '\n';
+    line[LINE_SIZE] = '\0';
+    return true;
 }
 
 static bool number_behind(const char *line, const char *key, uint64_t *number)
@@ -85,16 +92,16 @@ static bool decide(struct counter *counter, const char *line, bool *taken)
 static bool ask(struct counter *counter, const char *event, uint64_t token, uint64_t value,
                 bool *taken)
 {
-    char line[LINE_MAX_SIZE], seen[LINE_MAX_SIZE];
-    int length = make_line(counter, line, event, token, value);
-    if (length < 0 || write(counter->fd, line, (size_t)length) != length)
+    char line[LINE_SIZE + 1], seen[LINE_SIZE + 1];
+    if (!make_line(counter, line, event, token, value) ||
+        write(counter->fd, line, LINE_SIZE) != LINE_SIZE)
         return false;
     do {
-        if (pread(counter->fd, seen, (size_t)length, counter->decided) != length ||
-            seen[length - 1] != '\n')
+        if (pread(counter->fd, seen, LINE_SIZE, counter->decided) != LINE_SIZE ||
+            seen[LINE_SIZE - 1] != '\n')
             return false;
-        seen[length] = '\0';
-        counter->decided += length;
+        seen[LINE_SIZE] = '\0';
+        counter->decided += LINE_SIZE;
         if (!decide(counter, seen, taken))
             return false;
     } while (strcmp(seen, line) != 0);

@@ -5,6 +5,8 @@
  * MORTISE_EVENT_MAP, and "opened" (has the pid), "closed", "dropped". Of the torture run:
  *   {"event":"calm","at_ns":…}               the last fault has ended
  *   {"event":"killed","at_ns":…,"pid":…}     that process was killed (SIGKILL), and is gone
+ *   {"event":"process","at_ns":…,"pid":…}    at the beginning of a file: that process writes it, and nobody else. Only who
+ *                                            is killed may leave half a line
  *   {"event":"left","text":"…"}              found in the server afterwards
  *   {"event":"held","at_ns":…,"name":…,"token":…}   mortise_state() told the holder at that instant, or later, that its
  *                                            lease is not LOST

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROOM ((size_t)1 << 30) /* of addresses; the file grows by steps */
@@ -46,17 +48,6 @@ static int make_file(const char *folder, int pid)
     return fd;
 }
 
-bool told_open(const char *folder, int pid)
-{
-    int fd = make_file(folder, pid);
-    if (fd < 0)
-        return false;
-    void *bytes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    told = bytes == MAP_FAILED ? NULL : bytes;
-    close(fd);
-    return told != NULL;
-}
-
 /* The end of the line comes last: what is cut off has none, and the checker knows it by that. */
 static void append_locked(const char *line, size_t length)
 {
@@ -74,6 +65,29 @@ bool told_write(const char *line, size_t length)
         append_locked(line, length);
     pthread_mutex_unlock(&told_lock);
     return fits;
+}
+
+/* By this the checker knows who may have left half a line. */
+static bool write_process(int pid)
+{
+    char line[128];
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    int length =
+        snprintf(line, sizeof line, "{\"event\":\"process\",\"at_ns\":%" PRId64 ",\"pid\":%d}\n",
+                 (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, pid);
+    return told_write(line, (size_t)length);
+}
+
+bool told_open(const char *folder, int pid)
+{
+    int fd = make_file(folder, pid);
+    if (fd < 0)
+        return false;
+    void *bytes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    told = bytes == MAP_FAILED ? NULL : bytes;
+    close(fd);
+    return told != NULL && write_process(pid);
 }
 
 bool own_files_enter(void)

@@ -283,6 +283,13 @@ static void killed(const struct line *line)
     utarray_push_back(world.killed, &one);
 }
 
+/* Who writes the file, where it is no client's. */
+static void process(const struct line *line)
+{
+    struct process one = {line->file, line->pid, line->at_ns};
+    utarray_push_back(world.processes, &one);
+}
+
 static void left(const struct line *line)
 {
     violation(LEFTOVER, line->file, line->number, "%.*s", WORD(line->text));
@@ -354,6 +361,7 @@ void story_line(const struct line *line)
         {"killed", NULL, killed},     {"left", NULL, left},
         {"read", NULL, counter_read}, {"write", NULL, counter_write},
         {"held", NULL, held},         {"downgraded", downgraded, NULL},
+        {"process", NULL, process},
     };
     world.events++;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
@@ -377,23 +385,25 @@ void story_begin(void)
     static const UT_icd wait = {sizeof(struct wait), NULL, NULL, NULL};
     static const UT_icd killed = {sizeof(struct killed), NULL, NULL, NULL};
     static const UT_icd torn = {sizeof(struct torn), NULL, NULL, NULL};
+    static const UT_icd process = {sizeof(struct process), NULL, NULL, NULL};
     utarray_new(world.holds, &hold);
     utarray_new(world.told, &told);
     utarray_new(world.waits, &wait);
     utarray_new(world.killed, &killed);
     utarray_new(world.torn, &torn);
+    utarray_new(world.processes, &process);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
-/* When the client's process was killed; NEVER: it was not. A pid may be given twice. */
-static int64_t killed_at(const struct client *client)
+/* When the process that was there at that instant was killed; NEVER: it was not. A pid may be given twice. */
+static int64_t killed_at(int64_t pid, int64_t since_ns)
 {
     int64_t at_ns = NEVER;
     for (struct killed *one = NULL; (one = (struct killed *)utarray_next(world.killed, one));)
-        if (one->pid == client->pid && one->at_ns >= client->opened_ns && one->at_ns < at_ns)
+        if (one->pid == pid && one->at_ns >= since_ns && one->at_ns < at_ns)
             at_ns = one->at_ns;
-    return client->closed ? NEVER : at_ns;
+    return at_ns;
 }
 
 /* It has left callers and leases behind, and holds nothing any more. */
@@ -436,6 +446,8 @@ static void end_torn(const struct torn *torn)
     bool killed = false;
     HASH_ITER (hh, world.clients, client, next)
         killed |= client->killed && strcmp(client->file, torn->file) == 0;
+    for (struct process *one = NULL; (one = (struct process *)utarray_next(world.processes, one));)
+        killed |= strcmp(one->file, torn->file) == 0 && killed_at(one->pid, one->at_ns) != NEVER;
     if (!killed)
         violation(GARBLED, torn->file, torn->line, "half a line");
 }
@@ -453,7 +465,7 @@ void story_end(void)
 {
     struct client *client, *next;
     HASH_ITER (hh, world.clients, client, next) {
-        int64_t at_ns = killed_at(client);
+        int64_t at_ns = client->closed ? NEVER : killed_at(client->pid, client->opened_ns);
         if (at_ns != NEVER)
             end_killed(client, at_ns);
         else

@@ -69,6 +69,13 @@ class Clean(Case):
         other.hold(60, 70, 2)
         self.check(one, other.close(), run({"event": "killed", "at_ns": 50 * MS, "pid": 77}))
 
+    def test_killed_while_it_tells(self):
+        """Its own file ends in half a line; no client writes there, but its first line names the process."""
+        one = Client(pid=77)
+        one.hold(10, 20, 1)
+        mine = run({"event": "process", "at_ns": 5 * MS, "pid": 77}) + told(15, 1) + [b'{"event":"hel' + b"\0" * 5000]
+        self.check(one, mine, run({"event": "killed", "at_ns": 50 * MS, "pid": 77}))
+
     def test_killed_mapped(self):
         """A file that was mapped ends in NUL bytes."""
         one = Client(pid=78)
@@ -481,6 +488,14 @@ class Planted(Case):
         client.close()
         client.lines.append(b'{"event":"ask')
         self.check(client, garbled=1)
+
+    def test_half_a_line_of_a_living_process(self):
+        """Who was killed before, or is another, excuses nothing."""
+        client = Client()
+        client.hold(10, 20, 1)
+        mine = run({"event": "process", "at_ns": 60 * MS, "pid": 83}) + told(15, 1) + [b'{"event":"hel']
+        self.check(client.close(), mine, run({"event": "killed", "at_ns": 50 * MS, "pid": 83},
+                                             {"event": "killed", "at_ns": 70 * MS, "pid": 84}), garbled=1)
 
     def test_dropped(self):
         client = Client()

@@ -4,9 +4,11 @@ too, so that waits of the main thread are among them.
 
     fighter.py WHERE FOLDER NAME,NAME… [KEY=NUMBER …]      of torture.c: threads, seed, ttl, calm_ttl, long, hold, modes
 
-What it writes is for tests/torture/check.c: the counters (counter.c) and, whenever a holder looks, FOLDER/PID.held.jsonl."""
+What it writes is for tests/torture/check.c: the counters (counter.c) and, whenever a holder looks, FOLDER/PID.N.held.jsonl."""
 import asyncio
+import contextlib
 import ctypes
+import itertools
 import json
 import os
 import random
@@ -72,7 +74,7 @@ class Counter:
     def ask(self, event, token, value):
         """Returns whether the storage let a write pass."""
         line = (f'{{"event":"{event}"'.ljust(16) + f',"token":{token:20},"value":{value:20},"thread":'
-                f'{threading.get_native_id():10},"name":"{self.name}"}}\n').encode()
+                f'{threading.get_native_id():10},"name":"{self.name}"}}').ljust(127).encode() + b"\n"
         assert os.write(self.fd, line) == len(line)
         while True:
             seen = os.pread(self.fd, len(line), self.decided)
@@ -225,7 +227,15 @@ class Run:
     def __init__(self, folder, names, settings):
         self.folder, self.names, self.settings = folder, names, settings
         self.tally, self.calm, self.stopping = Tally(), False, False
-        self.told = os.open(f"{folder}/{os.getpid()}.held.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.told = self.make_file()
+        self.tell({"event": "process", "at_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME), "pid": os.getpid()})
+
+    def make_file(self):
+        """A new one, also if an earlier process had this number."""
+        for times in itertools.count(1):
+            with contextlib.suppress(FileExistsError):
+                return os.open(f"{self.folder}/{os.getpid()}.{times}.held.jsonl",
+                               os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def tell(self, what):
         """By one write(2) each, so that nothing is lost with the process."""
