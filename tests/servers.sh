@@ -43,7 +43,7 @@
 #                      asked now and then nevertheless
 #   kind_check         after the settings are read: prints why they are impossible here, and fails (exit 77)
 #   kind_pids NAME PID     prints all processes of the server, PID first (default: PID): for freeze, thaw, kill
-#   kind_in_turn=yes   each member is launched when the one before is ready; default no: all at once
+#   kind_in_turn       succeeds if each member is to be launched when the one before is ready; default: all at once
 #   kind_stop_signal=TERM  kind_end_signal=KILL  kind_patience_s=60
 #
 # It may use: $FOLDER (absolute); faketime_library; setting KEY [DEFAULT]: the last value given; settings KEY: all of them, a
@@ -53,11 +53,12 @@
 # The caller's folder may be closed to other users: a server that does not run as root needs `chmod a+x` of it.
 set -eu
 
-kind_programs='' kind_keys='' kind_in_turn=no
+kind_programs='' kind_keys=''
 kind_stop_signal=TERM kind_end_signal=KILL kind_patience_s=60
 
 kind_check() { :; }
 kind_may_be_ready() { :; }
+kind_in_turn() { false; }
 kind_pids() { echo "$2"; }
 kind_ask() { fail "$KIND cannot be asked"; }
 
@@ -301,7 +302,9 @@ start_members() {
             launch "$member"
             to_wait="$to_wait $member"
         fi
-        [ "$kind_in_turn" != yes ] || wait_ready "$member" || return
+        if kind_in_turn; then
+            wait_ready "$member" || return
+        fi
     done
     for member in $to_wait; do
         wait_ready "$member" || return

@@ -30,7 +30,6 @@ kind_programs='redis-server redis-cli timeout'
 kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
 kind_keys="$kind_keys disk sentinels down_after sentinel_password cluster node_timeout failover bus"
 kind_patience_s=120
-kind_in_turn=yes # a replica that finds no primary tries again after a second only
 
 # What a client of locks needs, and nothing that an operator does.
 redis_rights='~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@transaction +@connection'
@@ -46,6 +45,11 @@ redis_count() {
 
 is_cluster() {
     [ "$(setting cluster 0)" -gt 0 ]
+}
+
+# A replica that finds no primary tries again after a second only. Of a cluster none is ready before all are there.
+kind_in_turn() {
+    ! is_cluster
 }
 
 kind_members() {
@@ -253,7 +257,6 @@ kind_prepare() {
     (umask 077 && redis_conf "$1" >"$FOLDER/$1/redis.conf")
     if is_cluster; then
         [ "$(setting bus)" != cut ] || redis_bus_pem || return 1
-        kind_in_turn=no # none is ready before all are there
         if [ ! -f "$FOLDER/ready" ] || [ ! -f "$FOLDER/$1/nodes.conf" ]; then
             (cluster_nodes "$1" >"$FOLDER/$1/nodes.conf")
         fi

@@ -222,6 +222,16 @@ test_places() {
     same 'a line of the configuration' 17 "$(cli "$PORT" config get maxclients | tail -n 1)"
 }
 
+# A node that runs waits for one that is launched after it.
+test_cluster() {
+    start cluster cluster=3 node_timeout=500
+    like 'a cluster' cluster_state:ok "$(servers ask cluster cluster info)"
+    servers kill cluster only=3
+    until servers ask cluster cluster info | grep -q cluster_state:fail; do :; done
+    exits 'the third is started again' 0 timeout 60 sh "$here/../servers.sh" start redis "$DIR/cluster"
+    like 'a cluster again' cluster_state:ok "$(servers ask cluster cluster info)"
+}
+
 test_ports() {
     start there
     mkdir "$DIR/taken"
@@ -293,6 +303,7 @@ test_sentinels
 test_nodes
 test_secrets
 test_places
+test_cluster
 test_ports
 test_refusals
 test_pids
