@@ -168,8 +168,19 @@ void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns)
 
 /* ---- states ----------------------------------------------------------------------------------------- */
 
+/* A repeated acquire waited for the proof of a claim that is HELD no more: what the first one got is lost. */
+static void refuse_repeat(struct driver *driver, struct claim *claim)
+{
+    mortise_op *op = claim->op;
+    claim->op = NULL;
+    op->hint_ms = -1;
+    driver->host->complete(driver->host, op, MORTISE_BUSY);
+}
+
 void claim_become(struct driver *driver, struct claim *claim, enum claim_state state)
 {
+    if (claim->op != NULL && claim->state == CLAIM_HELD && state != CLAIM_HELD)
+        refuse_repeat(driver, claim);
     driver->refused_claims += (state == CLAIM_REFUSED);
     driver->refused_claims -= (claim->state == CLAIM_REFUSED);
     driver->held_claims += (state == CLAIM_HELD);

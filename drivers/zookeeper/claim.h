@@ -86,7 +86,8 @@
  *     the node.
  *   - The caller gives up without a connection. The claim stays until a server said that the node is gone, or that the
  *     session has ended.
- *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
+ *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op. If it is HELD, that op waits
+ *     until enough is proven; when the claim ceases to be HELD before that, the op is BUSY.
  *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees
  *     that the ttl passed without a renewal, and deletes the node. If it is stopped for longer than the session's timeout,
  *     the servers end the session.

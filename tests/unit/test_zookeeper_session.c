@@ -185,6 +185,55 @@ static void test_connected_without_an_answer(void)
     release_and_close(MORTISE_OK);
 }
 
+/* ---- an acquire is repeated ------------------------------------------------------------------------------------ */
+
+/* Without a connection, until less than a tenth of the timeout is left of what is proven. Then nothing is granted before a beat is
+ * answered. The holder's watch is made by then. */
+static void nearly_lose(void)
+{
+    mortise_op renewal;
+    for (int64_t until_ns = now_ns + 500 * MS; now_ns < until_ns; pass_time())
+        settle();
+    settle();
+    CU_ASSERT_EQUAL(renew(&renewal), MORTISE_OK);
+    int64_t deadline_ns = renewal.from_ns + renewal.good_for_ms * MS;
+    fake_cut(0);
+    while (now_ns < deadline_ns - FAKE_TIMEOUT_MS / 20 * MS)
+        if (!run_posted())
+            pass_time();
+    CU_ASSERT(now_ns < deadline_ns);
+}
+
+/* The reply of an acquire was lost above the driver, and it comes again under the same grant. Before it can be answered, the
+ * claim ceases to be held: that is the answer. */
+static void test_repeated_and_lost(void)
+{
+    enum { EXPIRES, IS_DELETED, IS_ABANDONED, ALL };
+    for (int how = EXPIRES; how < ALL; how++) {
+        mortise_op repeat = op_of(MORTISE_OP_ACQUIRE, 1);
+        open_connected();
+        hold();
+        nearly_lose();
+        int handles = fake_handles;
+        repeat.flags = MORTISE_OP_REPEAT;
+        start(&repeat);
+        CU_ASSERT_PTR_NULL(repeat.issuer);
+        if (how == EXPIRES)
+            CU_ASSERT(fake_expire());
+        if (how == IS_DELETED)
+            CU_ASSERT(fake_delete_first("/r/x"));
+        if (how == IS_DELETED)
+            CU_ASSERT(fake_connect());
+        CU_ASSERT(finish(&repeat));
+        CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
+        CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+        while (how != IS_DELETED && (fake_handles == handles || !fake_connect()))
+            if (!run_posted())
+                pass_time();
+        release_and_close(how == IS_ABANDONED ? MORTISE_OK : MORTISE_LOST);
+    }
+}
+
 /* ---- another list of servers ----------------------------------------------------------------------------------- */
 
 /* The names are looked up while nobody answers, and the answer comes when the library has a connection, whether the driver has
@@ -256,6 +305,7 @@ int main(void)
         {"granted less, and renewed", test_granted_less_and_renewed},
         {"a query of a client that is asleep", test_asks_while_asleep},
         {"connected, without an answer", test_connected_without_an_answer},
+        {"repeated, and lost", test_repeated_and_lost},
         {"the servers change while connected", test_servers_change_while_connected},
         {"no threads", test_no_threads},
         CU_TEST_INFO_NULL};
