@@ -54,9 +54,9 @@
  *   contender, with another number of permits, it is INVALID, whether it is a try or not. Between these looks a claim that
  *   may wait is WAITING for that key, for half a second at most. d: if a move may have been executed: QUEUED, HELD looks at its own key,
  *   and the others delete it (REDELETING). e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that
- *   is; lost: INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed,
- *   although its answer is the refusal. Any other refusal says that this acquire has made no key. g: but
- *   REDELETING if an earlier acquire was lost, and no answer has shown since what it has done.
+ *   is; lost: INDETERMINATE, and the repeat puts the same; no space: what the key says decides, done or BACKEND. f: the write that
+ *   reaches the limit of the database is executed, although its answer is the refusal. Any other refusal says that this acquire has
+ *   made no key. g: but REDELETING if an earlier acquire was lost, and no answer has shown since what it has done.
  *
  * MOVES. When a session is LEFT, each of its claims from QUEUED to HELD moves its key to the next session, beside what else it
  * does. The request names the lease that the key has, so it is done once, whenever it is executed: a lease that was left is

@@ -177,6 +177,8 @@ void watches_end(struct driver *driver);
 /* Fails an op with what the servers said when they refused a call. */
 void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
                    const struct call *call);
+/* BACKEND, for good: the database is full, and the write was not done. */
+void fault_no_space(struct driver *driver, mortise_op *op);
 /* Fails an op because nobody answers, or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status);
@@ -191,6 +193,7 @@ bool fault_is_no_lease(const struct call *call); /* "requested lease not found" 
 /* "database space exceeded": the servers refuse most such writes, but the one that reaches the limit is executed, and
  * answered like this too. So nobody knows. */
 bool fault_is_doubtful(const struct call *call);
+bool fault_is_no_space(const struct call *call);
 /* A call begins that may have to wait for a connection, for no longer than connect_timeout: returns its instant. */
 int64_t patience(struct driver *driver);
 /* Whether a call that began then has waited long enough. */

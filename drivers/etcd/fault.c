@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NO_SPACE "database space exceeded"
+
 static const char *verb_of(const mortise_op *op)
 {
     static const char *const verbs[] = {
@@ -30,7 +32,7 @@ static const char *quoted(struct driver *driver, const mortise_op *op, char *buf
 
 static const char *advice_of(const struct driver *driver, const char *text, int code)
 {
-    if (strstr(text, "database space exceeded") != NULL)
+    if (strstr(text, NO_SPACE) != NULL)
         return ": the no-space alarm is set; compact and defragment the database, then disarm the "
                "alarm";
     if (strstr(text, "user name is empty") != NULL)
@@ -42,15 +44,26 @@ static const char *advice_of(const struct driver *driver, const char *text, int 
     return "";
 }
 
+static void refuse(struct driver *driver, mortise_op *op, mortise_status status, int code,
+                   bool may_help, const char *text)
+{
+    char name[QUOTED_SIZE];
+    driver->host->fail(driver->host, op, status, code, may_help, "etcd %.200s: %s%s (%s%s)",
+                       link_endpoint(&driver->link), text, advice_of(driver, text, code),
+                       verb_of(op), quoted(driver, op, name));
+}
+
 void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
                    const struct call *call)
 {
-    char name[QUOTED_SIZE];
     bool passes = call->code == GRPC_RESOURCE_EXHAUSTED;
-    driver->host->fail(driver->host, op, status, call->code, passes || status != MORTISE_BACKEND,
-                       "etcd %.200s: %s%s (%s%s)", link_endpoint(&driver->link), call->text,
-                       advice_of(driver, call->text, call->code), verb_of(op),
-                       quoted(driver, op, name));
+    refuse(driver, op, status, call->code, passes || status != MORTISE_BACKEND, call->text);
+}
+
+void fault_no_space(struct driver *driver, mortise_op *op)
+{
+    refuse(driver, op, MORTISE_BACKEND, GRPC_RESOURCE_EXHAUSTED, false,
+           "etcdserver: mvcc: " NO_SPACE);
 }
 
 /* A server that refuses the next connection says nothing of a request that was sent before: that one stays in doubt. */
@@ -113,6 +126,11 @@ bool fault_is_no_lease(const struct call *call)
 bool fault_is_doubtful(const struct call *call)
 {
     return call->end == CALL_REFUSED && call->code == GRPC_RESOURCE_EXHAUSTED;
+}
+
+bool fault_is_no_space(const struct call *call)
+{
+    return fault_is_doubtful(call) && strstr(call->text, NO_SPACE) != NULL;
 }
 
 /* ---- patience without a connection ------------------------------------------------------------------------ */

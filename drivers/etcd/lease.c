@@ -82,6 +82,46 @@ static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
     driver->host->complete(driver->host, op, MORTISE_OK);
 }
 
+/* The servers have refused the write of the downgrade for want of space. That is an answer, so the write is not executed later:
+ * what the key says now decides. (An earlier one whose answer was lost may be; the core knows of it, and asks again.) */
+static void looked_downgraded(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_answered(driver, call);
+    const struct kvs *own = &call->answer.ops[0];
+    mortise_info info = {.size = sizeof(info)};
+    if (claim == NULL || claim->downgrade == NULL)
+        return;
+    if (call->end == CALL_DONE && (own->count == 0 || own->all[0].created != claim->created)) {
+        claim_vanish(driver, claim);
+        return;
+    }
+    mortise_op *op = claim->downgrade;
+    claim->downgrade = NULL;
+    if (call->end == CALL_LOST)
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+    else if (call->end == CALL_REFUSED)
+        fault_refused(driver, op, MORTISE_INDETERMINATE, call);
+    else if (note_read(own->all[0].value, &info) >= 0 && info.mode == MORTISE_SHARED) {
+        claim->downgraded = true;
+        renew(driver, claim, op, MORTISE_INDETERMINATE);
+    } else
+        fault_no_space(driver, op);
+}
+
+static void look_downgraded(struct driver *driver, struct claim *claim)
+{
+    struct key own;
+    claim_key(claim, &own);
+    struct call *call = claim_begin(driver, claim, looked_downgraded);
+    if (call != NULL)
+        txn_range(&call->grpc.out, BRANCH_THEN, &(struct range){.begin = key_bytes(&own)});
+    if (!claim_send(driver, claim, call)) {
+        mortise_op *op = claim->downgrade;
+        claim->downgrade = NULL;
+        fault_memory(driver, op, MORTISE_INDETERMINATE);
+    }
+}
+
 /* The key says that it is shared now, or nobody knows. */
 static void downgraded(struct driver *driver, struct call *call)
 {
@@ -90,6 +130,10 @@ static void downgraded(struct driver *driver, struct call *call)
         return;
     if (call->end == CALL_DONE && !call->answer.done) {
         claim_vanish(driver, claim);
+        return;
+    }
+    if (fault_is_no_space(call)) {
+        look_downgraded(driver, claim);
         return;
     }
     mortise_op *op = claim->downgrade;

@@ -145,6 +145,45 @@ static void test_refused_and_done(void)
     client_end(other);
 }
 
+/* A downgrade is refused for space. Only the first write may have been done, so its key tells. */
+static void test_downgrade_refused(void)
+{
+    static const struct rule nothing = {.method = "KV/Txn",
+                                        .contains = "mortise/1 ", /* of the note: a write */
+                                        .fault = REFUSE_NOT,
+                                        .times = 1000,
+                                        .status = 8,
+                                        .text = BACKEND_TEXT};
+    struct rule done = nothing;
+    done.fault = REFUSE;
+    done.times = 1;
+    done.then = &nothing;
+    mortise_client *client = client_behind_middle("ttl=4s"), *other = client_direct("");
+    for (int is_done = 0; is_done < 2; is_done++) {
+        const char *name = fresh_name();
+        mortise_lease *lease = take(client, name), *beside = NULL;
+        middle_rule(is_done ? &done : &nothing);
+        mortise_status status = mortise_downgrade(lease, &detail);
+        CHECK(middle_clear() == (is_done ? 0 : 1));
+        CHECK(status == (is_done ? MORTISE_OK : MORTISE_BACKEND));
+        if (!is_done) {
+            SAYS("disarm the alarm");
+            CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+            EXPECT(BUSY, mortise_acquire(other, name,
+                                         MORTISE_OPTIONS(.mode = MORTISE_SHARED, .wait_ms = 0),
+                                         &beside, &detail));
+            EXPECT(OK, mortise_downgrade(lease, &detail));
+        }
+        EXPECT(OK,
+               mortise_acquire(other, name, MORTISE_OPTIONS(.mode = MORTISE_SHARED, .wait_ms = 0),
+                               &beside, &detail));
+        give_back(beside);
+        give_back(lease);
+    }
+    client_end(client);
+    client_end(other);
+}
+
 static void test_refused(void)
 {
     mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
@@ -325,6 +364,7 @@ const CU_TestInfo call_tests[] = {
     {"a keep-alive alone proves nothing", test_keep_alive_alone},
     {"an answer of another member", test_other_member},
     {"refused for space, and done", test_refused_and_done},
+    {"a downgrade refused for space", test_downgrade_refused},
     {"refused, and not done", test_refused},
     {"lost, and its repeat refused", test_lost_and_refused},
     {"a release that is refused, and done", test_release_refused},

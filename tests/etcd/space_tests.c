@@ -39,7 +39,7 @@ static bool is_taken(void *argument)
            mortise_release(lease, &detail) == MORTISE_OK;
 }
 
-/* Nobody gets a lock; what is held is held for longer than its ttl, and is released. */
+/* Nobody gets a lock; what is held is held for longer than its ttl, as it is, and is released. */
 static void test_no_space(void)
 {
     mortise_client *client = client_direct(SETTINGS), *other = client_direct(SETTINGS);
@@ -51,6 +51,8 @@ static void test_no_space(void)
     SAYS("disarm the alarm");
     EXPECT(BACKEND, mortise_acquire(other, "free", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
                                     &none, &detail));
+    EXPECT(BACKEND, mortise_downgrade(lease, &detail));
+    SAYS("disarm the alarm");
     let_pass(3500);
     SAFE(mortise_state(lease) == MORTISE_STATE_HELD);
     give_back(lease);
