@@ -70,9 +70,9 @@ static void add_alarms(const mortise_op *op, const struct answer *answer)
                      " | risk: the alarm CORRUPT is set: members differ in what they store, so two "
                      "holders are possible; replace the corrupt member, then disarm the alarm");
         else if (strstr(text, "NOSPACE") != NULL || strstr(text, "space") != NULL)
-            ping_add(
-                op, " | risk: the alarm NOSPACE is set: nothing is granted; compact and defragment "
-                    "the database, or raise the quota, then disarm the alarm");
+            ping_add(op, " | risk: the alarm NOSPACE is set: nothing is granted, and if the leader "
+                         "changes, held locks are lost; compact and defragment the database, then "
+                         "disarm the alarm, before you restart a member");
         else
             ping_add(
                 op,

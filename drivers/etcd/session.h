@@ -61,6 +61,8 @@
  *     raft log, so it is final.
  *   - Somebody deletes the key alone: joined again; acquires that were on their way fail, and begin anew.
  *   - The term changes twice while claims move: each move names the lease that the key has; session_of_lease() finds it.
+ *   - The term changes while the servers grant no lease, because their database is full: nothing is proven any more, and what is
+ *     held is LOST at its deadline.
  *   - The servers lose their data: "lease not found".
  *   - They are restored, and the client does not notice it (link.h, HISTORIES): the terms begin again, and that of the session may
  *     not come. So nothing is proven and nothing kept alive, and the lease ends: "lease not found". */

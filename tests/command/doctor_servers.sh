@@ -196,7 +196,7 @@ etcd() {
     WHERE="etcd://127.0.0.1:$PORT"
     doctor "one member" 0 '^settings +note +the cluster has one member' '!alarm' '!endpoints'
     alarm ACTIVATE NOSPACE
-    soon "no space" '^settings +risk +the alarm NOSPACE is set'
+    soon "no space" '^settings +risk +the alarm NOSPACE is set.*if the leader changes'
     alarm DEACTIVATE NOSPACE
     soon "space again" '!the alarm'
     alarm ACTIVATE CORRUPT

@@ -65,7 +65,28 @@ static void test_no_space(void)
     client_end(other);
 }
 
+/* What is held before the leader changes cannot be held on: the next leader grants no lease to which its key could be moved. */
+static void test_another_leader(void)
+{
+    mortise_client *client = client_direct("ttl=6s&unreachable_timeout=2s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    CHECK(stage_server("kill", 1));
+    CHECK(stage_server("start", 1));
+    CHECK(fill());
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS)); /* with space, it has moved */
+    CHECK(stage_server("kill", 1));
+    CHECK(stage_server("start", 1));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(empty());
+    CHECK(test_poll(is_taken, client, TEST_PATIENCE_MS));
+    CHECK(wait_contenders(client, name, 0));
+    client_end(client);
+}
+
 const CU_TestInfo space_tests[] = {
     {"the no-space alarm", test_no_space},
+    {"the no-space alarm, and another leader", test_another_leader},
     CU_TEST_INFO_NULL,
 };
