@@ -34,9 +34,9 @@ static void add_members(const struct driver *driver, const mortise_op *op, size_
     else if (members % 2 == 0 && members > 0)
         ping_add(
             op,
-            " | note: the cluster has %zu voting members, and bears no more failures than %zu; run "
-            "an odd number",
-            members, members - 1);
+            " | note: the cluster has %zu voting members, and bears the failure of %zu of them, as "
+            "with %zu; run an odd number",
+            members, (members - 1) / 2, members - 1);
     if (members > 1 && driver->link.endpoints.count == 1)
         ping_add(op,
                  " | note: `endpoints` names one of %zu members: if that one fails, held locks are "

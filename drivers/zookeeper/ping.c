@@ -81,9 +81,9 @@ static void members_told(struct driver *driver, struct request *request)
     else if (voters > 0 && voters % 2 == 0)
         ping_add(
             query->op,
-            " | note: the ensemble has %u voting servers, and bears no more failures than %u; run "
-            "an odd number",
-            voters, voters - 1);
+            " | note: the ensemble has %u voting servers, and bears the failure of %u of them, as "
+            "with %u; run an odd number",
+            voters, (voters - 1) / 2, voters - 1);
     if (voters > 1 && driver->server_count == 1)
         ping_add(
             query->op,

@@ -206,7 +206,7 @@ etcd() {
     server end etcd
     start pair etcd nodes=2 || return 0
     WHERE="etcd://$SERVERS"
-    doctor "two members" 0 '^settings +note +the cluster has 2 voting members' '!one member' '!endpoints'
+    doctor "two members" 0 '^settings +note +the cluster has 2 voting members, and bears the failure of 0 of them, as with 1;' '!one member' '!endpoints'
     server end pair
     start three etcd nodes=3 || return 0
     WHERE="etcd://$SERVERS"
@@ -236,7 +236,7 @@ zookeeper() {
     server end zookeeper
     start even zookeeper nodes=2 tick=2000 || return 0
     WHERE="zookeeper://$SERVERS"
-    doctor "two servers" 0 '^settings +note +the ensemble has 2 voting servers' '!one server'
+    doctor "two servers" 0 '^settings +note +the ensemble has 2 voting servers, and bears the failure of 0 of them, as with 1;' '!one server'
     server end even
     start ensemble zookeeper nodes=3 tick=2000 || return 0
     WHERE="zookeeper://$SERVERS"
