@@ -94,7 +94,8 @@
  *     at its key after each reconnection, before it watches it again. Until that is answered it goes on.
  *   - The caller gives up without a connection. The claim stays until a server said that there is no key, or that the session
  *     is over.
- *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
+ *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op. If the claim is GONE, it ends, and the
+ *     op is BUSY; if it is being deleted, the op is INDETERMINATE.
  *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees that the
  *     ttl passed without a renewal, and deletes the key. If it is stopped for longer, the servers end the session.
  *   - The servers refuse the delete (no right): the release says so, and the claim tries again after a pause. An unwanted claim

@@ -181,6 +181,8 @@ void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
 void fault_no_space(struct driver *driver, mortise_op *op);
 /* Fails an op because nobody answers, or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
+/* INDETERMINATE: an acquire whose grant has a claim that serves it no more. */
+void fault_leaving(struct driver *driver, mortise_op *op);
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status);
 /* BACKEND: what is stored makes no sense. */
 void fault_stored(struct driver *driver, mortise_op *op, const char *what);

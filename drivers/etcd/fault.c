@@ -80,6 +80,19 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
                        advice_of(driver, link->trouble, 0), verb_of(op), quoted(driver, op, name));
 }
 
+void fault_leaving(struct driver *driver, mortise_op *op)
+{
+    char name[QUOTED_SIZE];
+    if (!is_connected(driver)) {
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        return;
+    }
+    driver->host->fail(driver->host, op, MORTISE_INDETERMINATE, 0, true,
+                       "etcd %.200s: an earlier acquire under the same grant has not ended yet; "
+                       "try again (%s%s)",
+                       link_endpoint(&driver->link), verb_of(op), quoted(driver, op, name));
+}
+
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status)
 {
     char name[QUOTED_SIZE];

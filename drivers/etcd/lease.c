@@ -20,10 +20,15 @@ static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
 static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
 {
     bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
+    if (claim->state == CLAIM_GONE) {
+        claim->op = op; /* BUSY: what the first one got is lost */
+        claim_drop(driver, claim);
+        return;
+    }
     if (is_late)
         claim_drop(driver, claim);
     if (is_late || claim->op != NULL || claim->state > CLAIM_HELD) {
-        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        fault_leaving(driver, op);
         return;
     }
     begin(driver, claim, op);

@@ -166,9 +166,14 @@ void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns)
     claims_sweep_by(driver, claim->retry_ns);
 }
 
+void claim_tell(struct driver *driver, struct claim *claim)
+{
+    driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
+}
+
 /* ---- states ----------------------------------------------------------------------------------------- */
 
-/* A repeated acquire waited for the proof of a claim that is HELD no more: what the first one got is lost. */
+/* A repeated acquire of a claim that was HELD and is so no more: what the first one got is lost. */
 static void refuse_repeat(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -179,7 +184,8 @@ static void refuse_repeat(struct driver *driver, struct claim *claim)
 
 void claim_become(struct driver *driver, struct claim *claim, enum claim_state state)
 {
-    if (claim->op != NULL && claim->state == CLAIM_HELD && state != CLAIM_HELD)
+    bool was_held = claim->state == CLAIM_HELD || claim->state == CLAIM_GONE;
+    if (claim->op != NULL && was_held && state != CLAIM_HELD)
         refuse_repeat(driver, claim);
     driver->refused_claims += (state == CLAIM_REFUSED);
     driver->refused_claims -= (claim->state == CLAIM_REFUSED);

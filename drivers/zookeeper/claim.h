@@ -87,7 +87,8 @@
  *   - The caller gives up without a connection. The claim stays until a server said that the node is gone, or that the
  *     session has ended.
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op. If it is HELD, that op waits
- *     until enough is proven; when the claim ceases to be HELD before that, the op is BUSY.
+ *     until enough is proven; when the claim ceases to be HELD before that, the op is BUSY. So it is if the claim is GONE, which
+ *     ends then. If the claim is being deleted, the op is INDETERMINATE.
  *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees
  *     that the ttl passed without a renewal, and deletes the node. If it is stopped for longer than the session's timeout,
  *     the servers end the session.
@@ -245,6 +246,8 @@ void claims_each(struct driver *driver, claim_visit *visit);
 struct claim *claims_of_path(struct driver *driver, const char *path, const char **node);
 /* Not later than that the driver looks at all claims. */
 void claims_sweep_by(struct driver *driver, int64_t at_ns);
+/* The core is to look at it. */
+void claim_tell(struct driver *driver, struct claim *claim);
 /* HELD: looks at its own node then, or a little later. */
 void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns);
 /* Tries again then what failed. */

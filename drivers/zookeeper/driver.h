@@ -173,6 +173,8 @@ bool fault_is_loss(int rc);
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
 /* Fails an op because nobody answers, or because the servers refuse us. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
+/* INDETERMINATE: an acquire whose grant has a claim that serves it no more. */
+void fault_leaving(struct driver *driver, mortise_op *op);
 /* INVALID: the name is held with another number of permits. */
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
                    const mortise_info *holder);

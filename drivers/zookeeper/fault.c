@@ -106,6 +106,20 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
                        verb_of(op), quoted(driver, op, name));
 }
 
+void fault_leaving(struct driver *driver, mortise_op *op)
+{
+    char name[QUOTED_SIZE], server[NI_MAXHOST];
+    if (!is_connected(driver) || driver->refused != 0) {
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        return;
+    }
+    driver->host->fail(driver->host, op, MORTISE_INDETERMINATE, 0, true,
+                       "ZooKeeper %.200s: an earlier acquire under the same grant has not ended "
+                       "yet; try again (%s%s)",
+                       fault_server(driver, server, sizeof(server)), verb_of(op),
+                       quoted(driver, op, name));
+}
+
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
                    const mortise_info *holder)
 {

@@ -6,11 +6,6 @@
 
 #define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
 
-static void doubt(struct driver *driver, struct claim *claim)
-{
-    driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
-}
-
 /* The own node of a held claim has gone, or that in the gate of an exclusive one: others may come. */
 static void vanish(struct driver *driver, struct claim *claim)
 {
@@ -29,7 +24,7 @@ static void vanish(struct driver *driver, struct claim *claim)
     claim_become(driver, whole, CLAIM_GONE);
     whole->lost = true;
     claim_leave_gate(driver, whole);
-    doubt(driver, whole);
+    claim_tell(driver, whole);
 }
 
 /* ---- acquire --------------------------------------------------------------------------------------- */
@@ -46,10 +41,15 @@ static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
 static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
 {
     bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
+    if (claim->state == CLAIM_GONE) {
+        claim->op = op; /* BUSY: what the first one got is lost */
+        claim_drop(driver, claim);
+        return;
+    }
     if (is_late)
         claim_drop(driver, claim);
     if (is_late || claim->op != NULL || claim->state > CLAIM_HELD) {
-        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        fault_leaving(driver, op);
         return;
     }
     begin(driver, claim, op);
@@ -293,7 +293,7 @@ static void go_on(struct driver *driver, struct claim *claim)
 static void doubt_held(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_HELD)
-        doubt(driver, claim);
+        claim_tell(driver, claim);
 }
 
 /* A client that is cut off hears nothing, so the sweep at the deadline makes the core ask, and be told LOST. */
@@ -397,7 +397,7 @@ static void session_abandoned(struct driver *driver, struct claim *claim)
         claim_become(driver, claim, CLAIM_IDLE);
     else if (claim->state == CLAIM_HELD) {
         claim_become(driver, claim, CLAIM_REDELETING);
-        doubt(driver, claim);
+        claim_tell(driver, claim);
     } else if (claim->state == CLAIM_DELETING)
         claim_become(driver, claim, CLAIM_REDELETING);
     else if (claim->state == CLAIM_UNWANTED)

@@ -1,11 +1,14 @@
 /* test_etcd_moves.c - a session ends while a key may have been moved from it to another one: the table in claim.h, column
- * "session over". When the driver tells the core of keys that it moved: move.c, THE NEWS. And what is left of a claim then. */
+ * "session over". When the driver tells the core of keys that it moved: move.c, THE NEWS. And what is left of a claim then; an
+ * acquire that comes again under the grant of such a claim. */
 #include "etcd/call.h"
 #include "etcd/claim.h"
 
 #include "suite.h"
 
 #include <CUnit/CUnit.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct driver driver;
@@ -71,12 +74,48 @@ static void host_doubt(mortise_host *host, const char *name, size_t name_len)
     doubts++;
 }
 
+static char told[512]; /* the text of the last failure */
+
+static void host_complete(mortise_host *host, mortise_op *op, mortise_status status)
+{
+    (void)host;
+    op->status = status;
+}
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
+{
+    va_list arguments;
+    (void)native;
+    (void)retryable;
+    va_start(arguments, format);
+    vsnprintf(told, sizeof told, format, arguments);
+    va_end(arguments);
+    host_complete(host, op, status);
+}
+
+static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
+    return buffer;
+}
+
 /* The calls wait for a token, so nothing is really sent. */
 static void begin(void)
 {
-    static mortise_host host = {.size = sizeof host, .now = host_now, .doubt = host_doubt};
+    static mortise_host host = {.size = sizeof host,
+                                .now = host_now,
+                                .doubt = host_doubt,
+                                .complete = host_complete,
+                                .fail = host_fail,
+                                .quote = host_quote};
+    static const mortise_value values[OPTION_COUNT];
     static const struct link_settings settings = {.timeout_ms = 5000};
-    driver = (struct driver){.host = &host, .sweep_ns = MORTISE_NEVER};
+    driver = (struct driver){.host = &host, .values = values, .sweep_ns = MORTISE_NEVER};
     driver.link = (struct link){.driver = &driver,
                                 .host = &host,
                                 .settings = &settings,
@@ -294,6 +333,30 @@ static void test_one_watch(void)
     end_moves();
 }
 
+/* ---- an acquire is repeated under a grant that is here ---------------------------------------------------- */
+
+/* The claim is being deleted, or its key has gone. */
+static void test_repeated_too_late(void)
+{
+    mortise_op repeat = {.name = "a",
+                         .name_len = 1,
+                         .kind = MORTISE_OP_ACQUIRE,
+                         .flags = MORTISE_OP_REPEAT,
+                         .ttl_ms = 1000};
+    begin();
+    struct claim *claim = make_claim(CLAIM_DELETING, MOVE_NONE);
+    lease_acquire(&driver, &repeat);
+    CU_ASSERT_EQUAL(repeat.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, "has not ended yet"));
+    claim_end(&driver, claim, MORTISE_OK);
+    make_claim(CLAIM_GONE, MOVE_NONE);
+    lease_acquire(&driver, &repeat);
+    CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+    CU_ASSERT_PTR_NULL(driver.names);
+    end_moves();
+}
+
 static const CU_TestInfo tests[] = {
     {"nobody wants it, and its key may be in another session", test_unwanted},
     {"nobody wants it, and its key is in no other session", test_never_moved},
@@ -304,6 +367,7 @@ static const CU_TestInfo tests[] = {
     {"many take turns", test_paced},
     {"held ones go first", test_held_first},
     {"a key has one watch", test_one_watch},
+    {"repeated too late", test_repeated_too_late},
     CU_TEST_INFO_NULL,
 };
 

@@ -102,7 +102,7 @@ static mortise_status renewed(void)
  * LOST; its other node stays until the holder is told that, or has released it, and not longer. */
 static void test_gate_is_deleted(void)
 {
-    enum { NOTHING, RELEASED, EXPIRES, IS_ABANDONED, ALL };
+    enum { NOTHING, RELEASED, REPEATED, EXPIRES, IS_ABANDONED, ALL };
     for (int then = NOTHING; then < ALL; then++) {
         bool first;
         mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
@@ -117,6 +117,13 @@ static void test_gate_is_deleted(void)
         CU_ASSERT(fake_delete_first("/r/x/locks"));
         settle(ENOUGH);
         CU_ASSERT_EQUAL(fake_contenders("/r/x/leases", &first), 1);
+        if (then == REPEATED) { /* an acquire under the same grant comes again */
+            mortise_op again = op_of(MORTISE_OP_ACQUIRE, 1);
+            again.flags = MORTISE_OP_REPEAT;
+            start(&again);
+            CU_ASSERT_PTR_NOT_NULL(again.issuer);
+            CU_ASSERT_EQUAL(again.status, MORTISE_BUSY);
+        }
         if (then == EXPIRES)
             fake_expire();
         else if (then == IS_ABANDONED) {

@@ -187,14 +187,26 @@ static void test_connected_without_an_answer(void)
 
 /* ---- an acquire is repeated ------------------------------------------------------------------------------------ */
 
-/* Without a connection, until less than a tenth of the timeout is left of what is proven. Then nothing is granted before a beat is
- * answered. The holder's watch is made by then. */
-static void nearly_lose(void)
+static void hold_and_watch(void)
 {
-    mortise_op renewal;
+    hold();
     for (int64_t until_ns = now_ns + 500 * MS; now_ns < until_ns; pass_time())
         settle();
     settle();
+}
+
+static mortise_op repeat_of_acquire(void)
+{
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+    op.flags = MORTISE_OP_REPEAT;
+    return op;
+}
+
+/* Without a connection, until less than a tenth of the timeout is left of what is proven. Then nothing is granted before a beat is
+ * answered. */
+static void nearly_lose(void)
+{
+    mortise_op renewal;
     CU_ASSERT_EQUAL(renew(&renewal), MORTISE_OK);
     int64_t deadline_ns = renewal.from_ns + renewal.good_for_ms * MS;
     fake_cut(0);
@@ -210,12 +222,11 @@ static void test_repeated_and_lost(void)
 {
     enum { EXPIRES, IS_DELETED, IS_ABANDONED, ALL };
     for (int how = EXPIRES; how < ALL; how++) {
-        mortise_op repeat = op_of(MORTISE_OP_ACQUIRE, 1);
+        mortise_op repeat = repeat_of_acquire();
         open_connected();
-        hold();
+        hold_and_watch();
         nearly_lose();
         int handles = fake_handles;
-        repeat.flags = MORTISE_OP_REPEAT;
         start(&repeat);
         CU_ASSERT_PTR_NULL(repeat.issuer);
         if (how == EXPIRES)
@@ -232,6 +243,30 @@ static void test_repeated_and_lost(void)
                 pass_time();
         release_and_close(how == IS_ABANDONED ? MORTISE_OK : MORTISE_LOST);
     }
+}
+
+/* The same, when the claim is being deleted, and when its node has gone. */
+static void test_repeated_too_late(void)
+{
+    mortise_op release = op_of(MORTISE_OP_RELEASE, 1), repeat = repeat_of_acquire();
+    open_connected();
+    hold();
+    start(&release);
+    CU_ASSERT_PTR_NULL(release.issuer);
+    start(&repeat);
+    CU_ASSERT_PTR_NOT_NULL(repeat.issuer);
+    CU_ASSERT_EQUAL(repeat.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, "has not ended yet"));
+    CU_ASSERT(finish(&release));
+    CU_ASSERT_EQUAL(release.status, MORTISE_OK);
+    hold_and_watch();
+    CU_ASSERT(fake_delete_first("/r/x"));
+    settle();
+    start(&repeat);
+    CU_ASSERT_PTR_NOT_NULL(repeat.issuer);
+    CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+    release_and_close(MORTISE_LOST);
 }
 
 /* ---- another list of servers ----------------------------------------------------------------------------------- */
@@ -306,6 +341,7 @@ int main(void)
         {"a query of a client that is asleep", test_asks_while_asleep},
         {"connected, without an answer", test_connected_without_an_answer},
         {"repeated, and lost", test_repeated_and_lost},
+        {"repeated too late", test_repeated_too_late},
         {"the servers change while connected", test_servers_change_while_connected},
         {"no threads", test_no_threads},
         CU_TEST_INFO_NULL};
