@@ -23,23 +23,26 @@ local ours = hold.o and tonumber(hold.t) and hold.s
 if #fields > 0 and not ours then -- not of this layout, and maybe large
     return {redis.call('pttl', KEYS[1]), {}, now_text}
 end
-if live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
-    return {hold['g:' .. ARGV[1]] - now_ms, tonumber(hold.t)}
-end
-if live > 0 and (ARGV[5] == '' or hold.o ~= ARGV[5]) then
+local stands = live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms
+if live > 0 and not stands and (ARGV[5] == '' or hold.o ~= ARGV[5]) then
     return {last - now_ms, fields, now_text}
 end
-local token, ends = hold.t, string.format('%.0f', now_ms + ARGV[2])
-if live == 0 then
-    token = '1'
-    if ARGV[3] ~= '-' then
-        local next = math.max(now, (tonumber(redis.call('get', KEYS[2])) or 0) + 1, tonumber(ARGV[3]))
-        if next > 9007199254740991 then
-            return redis.error_reply('ERR the token has come to its end, 2^53')
-        end
-        token = string.format('%.0f', next)
-        redis.call('set', KEYS[2], token, 'px', math.floor((next - now) / 1000) + 86400000)
+local token, ends = live > 0 and hold.t or '1', string.format('%.0f', now_ms + ARGV[2])
+if ARGV[3] ~= '-' and tonumber(token) <= 1 then -- free, or its holders have no tokens: they know of none that is written here
+    local next = math.max(now, (tonumber(redis.call('get', KEYS[2])) or 0) + 1, tonumber(ARGV[3]))
+    if next > 9007199254740991 then
+        return redis.error_reply('ERR the token has come to its end, 2^53')
     end
+    token = string.format('%.0f', next)
+    redis.call('set', KEYS[2], token, 'px', math.floor((next - now) / 1000) + 86400000)
+    if live > 0 then
+        redis.call('hset', KEYS[1], 't', token)
+    end
+end
+if stands then
+    return {hold['g:' .. ARGV[1]] - now_ms, tonumber(token)}
+end
+if live == 0 then
     redis.call('del', KEYS[1])
     redis.call('hset', KEYS[1], 'o', ARGV[5], 't', token, 's', now_text)
 elseif #ended > 0 then

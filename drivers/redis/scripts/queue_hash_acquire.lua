@@ -31,14 +31,21 @@ local waiting = redis.call('exists', KEYS[3]) == 1
 if waiting and ours and live == 0 and hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, ARGV[1]) then
     read()
 end
+-- False: there is no token left.
+local function renew_token()
+    local token = next_token(KEYS[2], now, ARGV[3])
+    hold.t = token or hold.t
+    return token and redis.call('hset', KEYS[1], 't', token)
+end
+local function no_token()
+    return redis.error_reply('ERR the token has come to its end, 2^53')
+end
+local tokenless = ours and live > 0 and tonumber(hold.t) <= 1 -- its holders have no tokens: they know of none that is written here
 if ours and live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
     -- given here before its floor was known here; nobody has been told of it, where nobody shares it
-    if tonumber(hold.t) < tonumber(ARGV[3]) and live == 1 then
-        hold.t = next_token(KEYS[2], now, ARGV[3])
-        if not hold.t then
-            return redis.error_reply('ERR the token has come to its end, 2^53')
-        end
-        redis.call('hset', KEYS[1], 't', hold.t)
+    local low = tonumber(hold.t) < tonumber(ARGV[3]) and live == 1
+    if (low or tokenless) and not renew_token() then
+        return no_token()
     end
     return {hold['g:' .. ARGV[1]] - now_ms, tonumber(hold.t)}
 end
@@ -54,13 +61,16 @@ end
 if not joins then
     local token = next_token(KEYS[2], now, ARGV[3])
     if not token then
-        return redis.error_reply('ERR the token has come to its end, 2^53')
+        return no_token()
     end
     local refused, ends = begin(KEYS[1], now, ARGV[1], token, ARGV[2], ARGV[5], ARGV[4])
     if not refused then
         join(KEYS[1], KEYS[3], now, ARGV[5], token, ends)
     end
     return refused or tonumber(token)
+end
+if tokenless and not renew_token() then
+    return no_token()
 end
 if #ended > 0 then
     for i = 1, #ended, 1000 do -- as many as the stack of Lua has room for
