@@ -285,17 +285,17 @@ static void give_up_grant(struct attempt *attempt)
 static bool may_ask(struct attempt *attempt)
 {
     const struct driver *driver = attempt->driver;
-    unsigned counted = nodes_usable(driver, true), barred = 0;
+    unsigned voting = nodes_voting(driver), barred = 0;
     int64_t now = now_of(driver);
     for (unsigned i = 0; i < driver->count; i++)
-        barred += claim_is_barred(attempt->claim, i) && node_is_usable(&driver->nodes[i], now) &&
+        barred += claim_is_barred(attempt->claim, i) && node_takes_votes(&driver->nodes[i], now) &&
                   node_counts(&driver->nodes[i], now);
-    if (counted >= driver->quorum + barred)
+    if (voting >= driver->quorum + barred)
         return true;
-    if (counted >= driver->quorum)
+    if (voting >= driver->quorum)
         give_up_grant(attempt);
     else
-        fail_few(attempt, counted, NULL);
+        fail_few(attempt, voting, NULL);
     return false;
 }
 
@@ -386,6 +386,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     struct driver *driver = attempt->driver;
     const struct seen *best = tally_best(&ballot->tally);
     unsigned unknown = ballot->counts[VOTE_FAULT], answered = ballot_answers(ballot);
+    unsigned voting = nodes_voting(driver);
     bool decided = best != NULL && best->nodes >= driver->quorum;
     bool presumed =
         best != NULL && (best->token > 0 || best->shared) && tally_is_held(driver, best, unknown);
@@ -399,8 +400,8 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
         if (decided)
             pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
         busy(attempt, remaining_ms(attempt, best, ballot->undoer), decided);
-    } else if (answered < driver->quorum || nodes_usable(driver, true) < driver->quorum)
-        fail_few(attempt, answered, &ballot->why);
+    } else if (answered < driver->quorum || voting < driver->quorum)
+        fail_few(attempt, answered < voting ? answered : voting, &ballot->why);
     else
         split(attempt, best);
 }

@@ -29,7 +29,7 @@ static bool is_persistent(const struct driver *driver)
 
 static void add_nodes(const struct driver *driver, const mortise_op *op)
 {
-    unsigned usable = nodes_usable(driver, false);
+    unsigned usable = nodes_usable(driver);
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
         if (node->twin)

@@ -235,7 +235,7 @@ static void say_votes(const struct driver *driver, unsigned answered, char *text
 {
     int64_t ms = nodes_vote_in_ms(driver);
     int length = snprintf(text, size, "%u of %u nodes answer, %u may vote", answered, driver->count,
-                          nodes_usable(driver, true));
+                          nodes_voting(driver));
     if (ms > 0 && length > 0 && (size_t)length < size)
         snprintf(text + length, size - (size_t)length, "; votes count in %" PRId64 " s",
                  (ms + 999) / 1000);

@@ -168,13 +168,21 @@ bool node_takes_votes(const struct node *node, int64_t now_ns)
     return node_is_usable(node, now_ns) && !is_behind(node, now_ns);
 }
 
-unsigned nodes_usable(const struct driver *driver, bool counted)
+unsigned nodes_usable(const struct driver *driver)
 {
     int64_t now = now_of(driver);
     unsigned n = 0;
     for (unsigned i = 0; i < driver->count; i++)
-        n += node_is_usable(&driver->nodes[i], now) &&
-             (!counted || node_counts(&driver->nodes[i], now));
+        n += node_is_usable(&driver->nodes[i], now);
+    return n;
+}
+
+unsigned nodes_voting(const struct driver *driver)
+{
+    int64_t now = now_of(driver);
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        n += node_takes_votes(&driver->nodes[i], now) && node_counts(&driver->nodes[i], now);
     return n;
 }
 
@@ -201,7 +209,7 @@ bool nodes_are_ready(const struct driver *driver)
     }
     if (!coming)
         return true;
-    return nodes_usable(driver, false) >= driver->quorum &&
+    return nodes_usable(driver) >= driver->quorum &&
            (!fresh || now_of(driver) >= driver->fresh_until_ns);
 }
 
@@ -229,6 +237,9 @@ const char *nodes_problem(const struct driver *driver)
             return node->link.last.text;
         if (!node_is_usable(node, now))
             problem = "a node does not answer in time (node_timeout)";
+        else if (!node_takes_votes(node, now))
+            problem = "a node answers more slowly than it is asked; it is asked for no new votes "
+                      "until it has caught up";
         else if (!node_counts(node, now))
             problem = "a node was started less than max_ttl ago, and may have forgotten grants; "
                       "its vote does not count yet (see node_persistent)";

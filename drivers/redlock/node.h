@@ -50,13 +50,15 @@ enum node_pace node_pace_at(const struct node *node, int64_t now_ns);
 int64_t node_pace_due_ns(const struct node *node);
 /* It can be asked: connected, with a vote of its own, and not late. Only undos are sent always. */
 bool node_is_usable(const struct node *node, int64_t now_ns);
-/* The same, and for a new grant: not far behind with its answers, either. Else what is outstanding there would grow for ever. What is
- * held is renewed and released there all the same. */
+/* The same, and for a new grant: not far behind with its answers, either. Else what is outstanding there would grow for ever. What
+ * is held is renewed and released there all the same. */
 bool node_takes_votes(const struct node *node, int64_t now_ns);
 /* Its vote counts: it cannot have forgotten a grant that still holds. */
 bool node_counts(const struct node *node, int64_t now_ns);
-/* How many can be asked; `counted`: and their votes count. */
-unsigned nodes_usable(const struct driver *driver, bool counted);
+/* How many can be asked. */
+unsigned nodes_usable(const struct driver *driver);
+/* How many can be asked for a vote that counts. */
+unsigned nodes_voting(const struct driver *driver);
 /* When the votes of a quorum of usable nodes count; 0: they do, or there are too few. */
 int64_t nodes_vote_in_ms(const struct driver *driver);
 /* Nothing is gained by waiting for more nodes. */

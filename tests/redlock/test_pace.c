@@ -1,43 +1,106 @@
-/* test_pace.c - which nodes can be asked, by what they have not answered: node.c without a server, and a clock that the test
- * sets. */
+/* test_pace.c - which nodes can be asked, by what they have not answered, and what becomes of an acquire if too few can. Without
+ * a server, and with a clock that the test sets. */
 #include "redlock.h"
 
 #include <expect.h>
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #define MS(n) ((n)*NS_PER_MS)
 #define TIMEOUT_MS 500
 #define CALLS 1000
+#define NODES 3
+
+static int64_t now_ns;
+static mortise_status outcome;
+static char reason[300];
 
 static int64_t now(mortise_host *host)
 {
     (void)host;
-    return 0;
+    return now_ns;
 }
 
-static mortise_host host = {.size = sizeof host, .now = now};
+static void complete(mortise_host *host, mortise_op *op, mortise_status status)
+{
+    (void)host;
+    (void)op;
+    outcome = status;
+}
+
+static void fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                 bool retryable, const char *format, ...) __attribute__((format(printf, 6, 7)));
+static void fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                 bool retryable, const char *format, ...)
+{
+    va_list words;
+    (void)native;
+    CHECK(retryable);
+    va_start(words, format);
+    vsnprintf(reason, sizeof reason, format, words);
+    va_end(words);
+    complete(host, op, status);
+}
+
+static const char *quote(const char *name, size_t name_len, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "%.*s", (int)name_len, name);
+    return buffer;
+}
+
+static void fill(mortise_host *host, void *bytes, size_t size)
+{
+    (void)host;
+    memset(bytes, 0, size);
+}
+
+static mortise_host host = {.size = sizeof host,
+                            .now = now,
+                            .complete = complete,
+                            .fail = fail,
+                            .quote = quote,
+                            .random = fill};
 static struct driver driver;
-static struct link_call calls[CALLS + 1];
+static struct link_call calls[NODES][CALLS + 1];
+
+static void begin(unsigned count)
+{
+    memset(&driver, 0, sizeof driver);
+    now_ns = 0;
+    driver.host = &host;
+    driver.count = count;
+    driver.quorum = count / 2 + 1;
+    driver.fencing = driver.persistent = true;
+    driver.node_timeout_ns = MS(TIMEOUT_MS);
+    for (unsigned i = 0; i < count; i++) {
+        driver.nodes[i].driver = &driver;
+        driver.nodes[i].index = i;
+        driver.nodes[i].link.host = &host;
+    }
+}
 
 /* Connected, with so many calls outstanding that were sent at 0; the last answer came at that time. */
+static void put_up(unsigned which, unsigned count, int64_t answered_ms)
+{
+    struct link *link = &driver.nodes[which].link;
+    link->state = LINK_UP;
+    link->last_call = &link->first;
+    link->progress_ns = MS(answered_ms);
+    for (unsigned i = 0; i < count; i++) {
+        link_call_begin(link, &calls[which][i]);
+        link_command(link, 1);
+        link_argument(link, "PING", 4);
+        link_call_end(link, &calls[which][i], 1);
+    }
+    link_bytes_free(&link->out);
+}
+
 static const struct node *node_with(unsigned count, int64_t answered_ms)
 {
-    struct node *node = &driver.nodes[0];
-    memset(&driver, 0, sizeof driver);
-    driver.count = 1;
-    driver.node_timeout_ns = MS(TIMEOUT_MS);
-    node->driver = &driver;
-    node->link.host = &host;
-    node->link.state = LINK_UP;
-    node->link.last_call = &node->link.first;
-    node->link.progress_ns = MS(answered_ms);
-    for (unsigned i = 0; i < count; i++) {
-        link_call_begin(&node->link, &calls[i]);
-        link_command(&node->link, 1);
-        link_argument(&node->link, "PING", 4);
-        link_call_end(&node->link, &calls[i], 1);
-    }
-    link_bytes_free(&node->link.out);
-    return node;
+    begin(1);
+    put_up(0, count, answered_ms);
+    return &driver.nodes[0];
 }
 
 static void test_silent(void)
@@ -61,9 +124,37 @@ static void test_behind(void)
     CHECK(node_takes_votes(node, MS(TIMEOUT_MS)));
 }
 
+/* Nobody has to have the lock. */
+static void expect_too_few(const char *why)
+{
+    mortise_op op = {.kind = MORTISE_OP_ACQUIRE, .name = "pace", .name_len = 4, .ttl_ms = 60000};
+    op.flags = MORTISE_OP_TRY;
+    outcome = MORTISE_OK;
+    now_ns = MS(TIMEOUT_MS);
+    acquire_start(&driver, &op);
+    CHECK(outcome == MORTISE_UNREACHABLE);
+    CHECK(strstr(reason, "1 of 3 nodes, and 2 are needed") != NULL);
+    CHECK(strstr(reason, why) != NULL);
+}
+
+static void test_majority_behind(void)
+{
+    begin(NODES);
+    put_up(0, 0, 0);
+    put_up(1, CALLS + 1, TIMEOUT_MS);
+    put_up(2, CALLS + 1, TIMEOUT_MS);
+    expect_too_few("a node answers more slowly than it is asked");
+    begin(NODES);
+    put_up(0, 0, 0);
+    put_up(1, CALLS + 1, TIMEOUT_MS);
+    link_fault_set(&driver.nodes[2].link.last, MORTISE_UNREACHABLE, true, 0, "it is down");
+    expect_too_few("it is down");
+}
+
 static const CU_TestInfo tests[] = {
     {"a silent node", test_silent},
     {"a node that answers more slowly than it is asked", test_behind},
+    {"a majority that does", test_majority_behind},
     CU_TEST_INFO_NULL,
 };
 
