@@ -113,11 +113,12 @@ static mortise_status status_of_few(const struct attempt *attempt)
     return left >= attempt->driver->quorum ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
 }
 
-static void fail_few(struct attempt *attempt, unsigned answered, const struct link_fault *why)
+static void fail_few(struct attempt *attempt, unsigned answered, const struct ballot *failed)
 {
     struct driver *driver = attempt->driver;
     mortise_status status = status_of_few(attempt);
-    op_fail_few(driver, conclude(attempt), status, answered, why);
+    op_fail_few(driver, conclude(attempt), status, answered, failed != NULL ? &failed->why : NULL,
+                failed != NULL ? failed->refusing : 0);
 }
 
 static void busy(struct attempt *attempt, int64_t remaining_ms, bool surely)
@@ -393,7 +394,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     bool unsure = status_of_few(attempt) == MORTISE_INDETERMINATE;
     enter(attempt, ATTEMPT_DECIDING, NULL);
     if (!decided && unsure)
-        fail_few(attempt, answered, &ballot->why);
+        fail_few(attempt, answered, ballot);
     else if (decided || presumed) {
         /* a presumed holder may be a split vote, whose marks go with it: then no release is announced */
         driver->spread_ns /= decided ? 2 : 1;
@@ -401,7 +402,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
             pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
         busy(attempt, remaining_ms(attempt, best, ballot->undoer), decided);
     } else if (answered < driver->quorum || voting < driver->quorum)
-        fail_few(attempt, answered < voting ? answered : voting, &ballot->why);
+        fail_few(attempt, answered < voting ? answered : voting, ballot);
     else
         split(attempt, best);
 }
@@ -431,7 +432,7 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
                                                 : UNDOER_WAITER;
     struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, undoer, mark);
     if (ballot == NULL) {
-        fail_few(attempt, 0, &failed->why);
+        fail_few(attempt, 0, failed);
         return;
     }
     enter(attempt, ATTEMPT_UNDOING, ballot);

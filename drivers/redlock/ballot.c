@@ -143,6 +143,7 @@ void ballot_follow(struct ballot *ballot, const struct ballot *failed)
 {
     if (failed->why.status != MORTISE_OK)
         ballot->why = failed->why;
+    ballot->refusing |= failed->refusing;
     if (failed->errors > 0)
         ballot->voted -= failed->counts[VOTE_FAULT] + failed->counts[VOTE_NOT_ASKED] +
                          failed->counts[VOTE_ASKED_ASIDE] + failed->counts[VOTE_YES_ASIDE];
@@ -276,6 +277,8 @@ static void refused(struct vote *vote, const redisReply *reply)
     struct ballot *ballot = vote->ballot;
     link_fault_reply(&vote->node->link, reply, &ballot->why);
     ballot->errors++;
+    if (fault_lasts(&ballot->why))
+        ballot->refusing |= 1u << vote->node->index;
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
     if (ballot->kind->effect != EFFECT_UNDO || ballot->round != ballot->claim->round)

@@ -117,6 +117,7 @@ struct ballot {
     const struct vote *first; /* sent first: the others' requests are copies */
     unsigned counts[VOTE_STATES];
     unsigned errors;               /* answers that are errors */
+    unsigned refusing;             /* nodes, a bit each, that answered it, or what it follows, with an error that lasts */
     char hex[GRANT_HEX + 1];       /* the grant */
     char digits[TOKEN_DIGITS + 1]; /* the token or the time that is sent */
     struct link_fault why;         /* the last fault; status OK: none */

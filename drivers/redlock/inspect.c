@@ -47,7 +47,7 @@ static bool is_decided(struct ballot *ballot, bool over)
         return false;
     if (answered >= driver->quorum)
         return true;
-    op_fail_few(driver, ballot->op, MORTISE_UNREACHABLE, answered, &ballot->why);
+    op_fail_few(driver, ballot->op, MORTISE_UNREACHABLE, answered, &ballot->why, ballot->refusing);
     return false;
 }
 
@@ -252,7 +252,7 @@ static void ping_look(struct ballot *ballot, bool over)
     if (op == NULL)
         return;
     if (answered < driver->quorum) {
-        op_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why);
+        op_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why, ballot->refusing);
         return;
     }
     if (op->buffer != NULL && op->buffer_size > 0) {

@@ -33,6 +33,7 @@ struct list {
     mortise_op *op;             /* NULL: canceled, or failed */
     unsigned running, complete; /* scans; list_start counts as one that runs */
     struct link_fault why;      /* of a scan that failed */
+    unsigned refusing;          /* nodes, a bit each, that answered with an error that lasts */
     struct found *found;
     struct scan scans[];
 };
@@ -65,7 +66,8 @@ static void finish(struct list *list)
 {
     struct driver *driver = list->driver;
     if (list->complete < driver->quorum) {
-        op_fail_few(driver, list->op, MORTISE_UNREACHABLE, list->complete, &list->why);
+        op_fail_few(driver, list->op, MORTISE_UNREACHABLE, list->complete, &list->why,
+                    list->refusing);
         return;
     }
     HASH_SORT(list->found, by_name);
@@ -183,8 +185,11 @@ static void scanned(struct link_call *call, unsigned index, redisReply *reply)
             return;
         }
         list->complete++;
-    } else
+    } else {
         link_fault_reply(&scan->node->link, reply, &list->why);
+        if (fault_lasts(&list->why))
+            list->refusing |= 1u << scan->node->index;
+    }
     list_ended(list);
 }
 

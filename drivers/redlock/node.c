@@ -213,18 +213,25 @@ bool nodes_are_ready(const struct driver *driver)
            (!fresh || now_of(driver) >= driver->fresh_until_ns);
 }
 
-const struct link_fault *nodes_refusal(const struct driver *driver)
+const struct link_fault *nodes_refusal(const struct driver *driver, unsigned *refusing)
 {
     const struct link_fault *refusal = NULL;
-    unsigned refusals = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct link *link = &driver->nodes[i].link;
-        if (link_is_up(link) || link->last.status != MORTISE_BACKEND || link->last.retryable)
+        if (link_is_up(link) || !fault_lasts(&link->last))
             continue;
         refusal = &link->last;
-        refusals++;
+        *refusing |= 1u << i;
     }
-    return refusals > driver->count - driver->quorum ? refusal : NULL;
+    return refusal;
+}
+
+bool nodes_are_needed(const struct driver *driver, unsigned set)
+{
+    unsigned others = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        others += (set & 1u << i) == 0;
+    return others < driver->quorum;
 }
 
 const char *nodes_problem(const struct driver *driver)

@@ -63,8 +63,15 @@ unsigned nodes_voting(const struct driver *driver);
 int64_t nodes_vote_in_ms(const struct driver *driver);
 /* Nothing is gained by waiting for more nodes. */
 bool nodes_are_ready(const struct driver *driver);
-/* The error of a node that refuses this client for good, if so many do that there is no quorum; or NULL. */
-const struct link_fault *nodes_refusal(const struct driver *driver);
+/* The error will not go away: a password, an ACL, a key of another kind. */
+static inline bool fault_lasts(const struct link_fault *fault)
+{
+    return fault->status == MORTISE_BACKEND && !fault->retryable;
+}
+/* Adds the nodes that do not let this client in, for good, to the set (a bit each). Returns the error of one of them, or NULL. */
+const struct link_fault *nodes_refusal(const struct driver *driver, unsigned *refusing);
+/* Without the nodes of the set there is no quorum. */
+bool nodes_are_needed(const struct driver *driver, unsigned set);
 /* Why a node that is needed is missing; "" if none is. */
 const char *nodes_problem(const struct driver *driver);
 size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,

@@ -22,14 +22,16 @@ void op_fail_memory(struct driver *driver, mortise_op *op)
 }
 
 void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, unsigned answered,
-                 const struct link_fault *why)
+                 const struct link_fault *why, unsigned refusing)
 {
     char text[500];
+    const struct link_fault *refusal = nodes_refusal(driver, &refusing);
+    bool final = status == MORTISE_BACKEND || nodes_are_needed(driver, refusing);
     if (why == NULL || why->status == MORTISE_OK)
-        why = nodes_refusal(driver);
+        why = final ? refusal : NULL;
     const char *problem = why != NULL ? why->text : nodes_problem(driver);
-    /* an error that will not go away (a password, an ACL) is reported as such */
-    bool refused = why != NULL && why->status == MORTISE_BACKEND && !why->retryable;
+    /* an error that will not go away is reported as such, unless the nodes without it can be enough again */
+    bool refused = final && why != NULL && fault_lasts(why);
     if (refused && status == MORTISE_UNREACHABLE)
         status = MORTISE_BACKEND;
     snprintf(text, sizeof(text), "%u of %u nodes, and %u are needed; %s", answered, driver->count,

@@ -63,7 +63,7 @@ static void release_look(struct ballot *ballot, bool over)
         op_complete(driver, op, ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
     else
         op_fail_few(driver, op, MORTISE_INDETERMINATE, driver->count - ballot->counts[VOTE_FAULT],
-                    &ballot->why);
+                    &ballot->why, ballot->refusing);
 }
 
 static const struct ballot_kind releasing = {

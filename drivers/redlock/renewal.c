@@ -110,12 +110,11 @@ static void renew_lost(struct ballot *ballot)
 }
 
 /* A downgrade that reached a node may have been executed there, unless that answered with an error (downgrade.lua). If all did
- * so for good, the claim is exclusive as before; op_fail_few() makes a refusal of it. */
+ * so for good, the claim is exclusive as before: a refusal, however few they are. */
 static mortise_status renew_unknown(const struct ballot *ballot)
 {
     struct claim *claim = ballot->claim;
-    bool lasts = ballot->why.status == MORTISE_BACKEND && !ballot->why.retryable;
-    bool refused = ballot->errors == ballot->asked && lasts;
+    bool refused = ballot->errors == ballot->asked && fault_lasts(&ballot->why);
     if ((ballot->op->flags & MORTISE_OP_DOWNGRADE) == 0)
         return MORTISE_UNREACHABLE;
     if (ballot->asked > 0 && !(ballot->begins && refused))
@@ -123,7 +122,7 @@ static mortise_status renew_unknown(const struct ballot *ballot)
     if (ballot->begins && ballot->round == claim->round)
         claim->shared = false;
     claim->unsettled &= ballot->asked == 0;
-    return MORTISE_UNREACHABLE;
+    return ballot->asked > 0 ? MORTISE_BACKEND : MORTISE_UNREACHABLE;
 }
 
 static void renew_look(struct ballot *ballot, bool over)
@@ -141,7 +140,7 @@ static void renew_look(struct ballot *ballot, bool over)
         renew_lost(ballot);
     else if (ballot->op != NULL)
         op_fail_few(driver, ballot->op, renew_unknown(ballot),
-                    ballot->counts[VOTE_YES] + ballot_no(ballot), &ballot->why);
+                    ballot->counts[VOTE_YES] + ballot_no(ballot), &ballot->why, ballot->refusing);
 }
 
 static const struct ballot_kind renewing = {.take = renew_take, .look = renew_look};

@@ -246,9 +246,90 @@ static void test_no_sharing(void)
     close_client(other);
 }
 
+/* ---- some refuse, others are away ------------------------------------------------------------------------------------ */
+
+static void set_right(int node, const char *right)
+{
+    freeReplyObject(ask(&nodes.node[node], "ACL SETUSER mortise %s", right));
+}
+
+/* A share of it, with the error that it shows. */
+static mortise_status share_alone(const char *wanted)
+{
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:refusing"), end;
+    lock.op.mode = MORTISE_SHARED;
+    mortise_status status = call_run(&one, &lock);
+    if (wanted)
+        CHECK(strstr(lock.text, wanted) != NULL);
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    end.op.mode = MORTISE_SHARED;
+    if (status == MORTISE_OK)
+        DONE(OK, call_run(&one, &end));
+    return status;
+}
+
+/* One node refuses for good. If another one is away, that is no reason to give up: it may come back. Two that refuse are. */
+static void test_one_refuses(void)
+{
+    if (!alone_open(&one, nodes.group.ports, 3,
+                    ALONE("node_persistent", "yes", "username", "mortise", "password", "secret")) ||
+        !alone_works(&one))
+        return;
+    set_right(0, "-hset");
+    DONE(OK, share_alone(NULL));
+    nodes_do(&nodes, "kill", 4);
+    CHECK(alone_says(&one, "2 of 3 nodes answer, 2 may vote*"));
+    DONE(UNREACHABLE, share_alone("can't run this command"));
+    nodes_do(&nodes, "start", 4);
+    CHECK(alone_says(&one, "3 of 3 nodes answer, 3 may vote"));
+    DONE(OK, share_alone(NULL));
+    set_right(1, "-hset");
+    DONE(BACKEND, share_alone("can't run this command"));
+    set_right(0, "+hset");
+    set_right(1, "+hset");
+    CHECK(wait_nodes_with(&nodes, "refusing", 0));
+    alone_close(&one);
+}
+
+/* A ping fails then: too few answer. */
+static bool is_alone(void *unused)
+{
+    struct call ping = call_of(MORTISE_OP_PING, "");
+    (void)unused;
+    return call_run(&one, &ping) == MORTISE_UNREACHABLE &&
+           strstr(ping.text, "1 of 3 nodes, and 2 are needed") != NULL;
+}
+
+/* Of three nodes one can be asked to downgrade, and refuses for good: that is the answer. */
+static void test_one_refuses_to_downgrade(void)
+{
+    if (!alone_open(&one, nodes.group.ports, 3,
+                    ALONE("node_persistent", "yes", "username", "mortise", "password", "secret")) ||
+        !alone_works(&one))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:refusing"), call;
+    DONE(OK, call_run(&one, &lock));
+    CHECK(wait_nodes_with(&nodes, "refusing", 7));
+    set_right(0, "-hset");
+    nodes_do(&nodes, "kill", 6);
+    CHECK(alone_until(&one, is_alone, NULL));
+    call = call_about(MORTISE_OP_RENEW, &lock);
+    call.op.flags = MORTISE_OP_DOWNGRADE;
+    DONE(BACKEND, call_run(&one, &call));
+    nodes_do(&nodes, "start", 6);
+    set_right(0, "+hset");
+    CHECK(alone_says(&one, "3 of 3 nodes answer, 3 may vote"));
+    call = call_about(MORTISE_OP_RELEASE, &lock);
+    call_run(&one, &call); /* the others have lost it */
+    CHECK(wait_nodes_with(&nodes, "refusing", 0));
+    alone_close(&one);
+}
+
 static const CU_TestInfo tests[] = {
     {"the least rights that sharing needs", test_sharing},
     {"without the rights to share", test_no_sharing},
+    {"one node refuses, and another is away", test_one_refuses},
+    {"one node refuses to downgrade, and the others are away", test_one_refuses_to_downgrade},
     {"the least rights", test_least_rights},
     {"a late vote, and no right to end connections", test_late_vote},
     {"a late undo, and no right to end connections", test_late_undo},
