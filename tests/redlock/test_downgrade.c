@@ -161,6 +161,31 @@ static void test_downgrade_reply_lost(void)
     close_client(other);
 }
 
+/* The request does not reach two of five nodes, which have the claim alone for as long as nobody renews it. It can be broken. */
+static void test_break_of_a_downgraded(void)
+{
+    static char name[] = "broken";
+    if (!open_by_proxies())
+        return;
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:broken"), down, end;
+    DONE(OK, call_run(&one, &lock));
+    CHECK(wait_nodes_with(&nodes, name, FIVE));
+    nodes_say(&nodes, 24, "hold-up");
+    down = downgrade_of(&lock);
+    DONE(OK, call_run(&one, &down));
+    nodes_say(&nodes, 24, "cut");
+    nodes_say(&nodes, 24, "pass");
+    CHECK(shared_on(name) == 7 && nodes_with(&nodes, name) == FIVE);
+    EXPECT(OK, mortise_break(other, name, lock.op.token, &detail));
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    end.op.mode = MORTISE_SHARED;
+    DONE(LOST, call_run(&one, &end));
+    alone_close(&one);
+    close_client(other);
+}
+
 /* A node is emptied before the downgrade: the renewal brings the claim back there, shared. */
 static void test_downgrade_on_an_emptied_node(void)
 {
@@ -330,6 +355,7 @@ static const CU_TestInfo tests[] = {
     {"downgrade with waiting callers", test_downgrade},
     {"a downgrade that reaches a minority", test_downgraded_on_a_minority},
     {"the answer to a downgrade is lost", test_downgrade_reply_lost},
+    {"a downgraded claim that a minority has alone is broken", test_break_of_a_downgraded},
     {"a downgrade finds an emptied node", test_downgrade_on_an_emptied_node},
     {"a minority is downgraded, and the client dies", test_downgrade_and_death},
     {"readers, writers and downgrades on connections that break", test_mixed},
