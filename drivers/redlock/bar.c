@@ -1,6 +1,7 @@
 /* bar.c - a writer that waits keeps new readers out, so that it gets its turn: the nodes do that for two seconds after each
- * of its tries (undo_shared.lua). The first vote that it gets takes the bar away, on the node that gave it. To make that
- * cost nothing where nobody shares locks, a client remembers which names it has barred. */
+ * of its tries (undo_shared.lua), but not in the half second after a downgrade. The first vote that it gets takes the bar
+ * away, on the node that gave it. To make that cost nothing where nobody shares locks, a client remembers which names it
+ * has barred. */
 #include "redlock.h"
 
 #define BAR_NS (INT64_C(2000) * NS_PER_MS) /* as in undo_shared.lua */

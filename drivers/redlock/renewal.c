@@ -152,10 +152,11 @@ static const struct ballot_kind renewing = {.take = renew_take, .look = renew_lo
  * first request on: a reader may have the votes of nodes that were downgraded, and of others that never had the claim. */
 static void downgrade_put(struct ballot *ballot, struct vote *vote)
 {
-    ballot_script(vote, SCRIPT_DOWNGRADE, 3, 3);
+    ballot_script(vote, SCRIPT_DOWNGRADE, 4, 3);
     put_key(vote);
     put_side(vote, "holders");
     put_side(vote, "shares");
+    put_side(vote, "bar");
     put_grant(vote);
     link_number(&vote->node->link, ballot->ttl_ms);
     put_side(vote, "news");

@@ -11,6 +11,19 @@
 static struct nodes nodes = {.proxied = true};
 static struct alone one;
 
+/* Two clients listen on each node. */
+static bool is_heard_by_two(void *name)
+{
+    int count = 0;
+    for (int i = 0; i < nodes.count; i++) {
+        redisReply *reply =
+            ask(&nodes.node[i], "PUBSUB NUMSUB {mortise:%s}:mortise:news", (const char *)name);
+        count += reply && reply->elements == 2 && reply->element[1]->integer == 2;
+        freeReplyObject(reply);
+    }
+    return count == nodes.count;
+}
+
 static void test_downgrade(void)
 {
     const char *name = "downgrade";
@@ -23,11 +36,11 @@ static void test_downgrade(void)
     uint64_t token = mortise_token(lease);
     want(&reader, other, name, MORTISE_SHARED);
     CHECK(wait_subscribed(&nodes, 5, name));
+    want(&writer, third, name, MORTISE_EXCLUSIVE);
+    CHECK(test_poll(is_heard_by_two, (void *)(uintptr_t)name, TEST_PATIENCE_MS));
     EXPECT(OK, mortise_downgrade(lease, &detail));
     SAFE(try_once(third, name) == MORTISE_BUSY);
-    EXPECT(OK, pending_join(&reader));
-    /* Not before: a writer that asks between the downgrade and the reader's turn keeps the reader out, until the lease ends. */
-    want(&writer, third, name, MORTISE_EXCLUSIVE);
+    EXPECT(OK, pending_join(&reader)); /* the writer that waits too hears of it at the same time */
     CHECK(mortise_token(lease) == token && mortise_token(reader.lease) > token);
     SAFE(test_count_get(&writer.calls) == 0);
     EXPECT(OK, mortise_inspect(other, name, &info, &detail));
@@ -118,6 +131,52 @@ static void test_downgraded_on_a_minority(void)
     end.op.flags = MORTISE_OP_DOWNGRADE;
     DONE(OK, call_run(&one, &end));
     CHECK(wait_nodes_with(&nodes, name, 0));
+    alone_close(&one);
+    close_client(other);
+}
+
+static bool is_unbarred(void *name)
+{
+    bool barred = false;
+    for (int i = 0; i < nodes.count; i++)
+        barred |=
+            ask_number(&nodes.node[i], "EXISTS {mortise:%s}:mortise:bar", (const char *)name) != 0;
+    return !barred;
+}
+
+/* A writer that waits is the first to ask after a downgrade. It keeps no reader out then; half a second later it does. */
+static void test_writer_first(void)
+{
+    static char name[] = "first";
+    mortise_status status = MORTISE_BUSY;
+    bool late = true;
+    if (!open_by_proxies())
+        return;
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    CHECK(wait_works(other));
+    for (int i = 0; i < 20 && status != MORTISE_OK && late; i++) {
+        struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:first"), down, end;
+        struct call writer = call_of(MORTISE_OP_ACQUIRE, "mortise:first");
+        DONE(OK, call_run(&one, &lock));
+        CHECK(wait_nodes_with(&nodes, name, FIVE));
+        int64_t from_ms = test_now_ms();
+        downgrade_at_last(&down, &lock);
+        CHECK(alone_until(&one, is_shared_everywhere, name));
+        DONE(BUSY, call_run(&one, &writer));
+        status = try_share(other, name);
+        late = test_now_ms() - from_ms > 400; /* then it proves nothing, and is done again */
+        CHECK(status == MORTISE_OK || late);
+        CHECK(test_poll(is_unbarred, name, TEST_PATIENCE_MS));
+        from_ms = test_now_ms();
+        writer = call_of(MORTISE_OP_ACQUIRE, "mortise:first");
+        DONE(BUSY, call_run(&one, &writer));
+        CHECK(try_share(other, name) == MORTISE_BUSY || test_now_ms() - from_ms >= 2000);
+        end = call_about(MORTISE_OP_RELEASE, &lock);
+        end.op.mode = MORTISE_SHARED;
+        DONE(OK, call_run(&one, &end));
+        CHECK(wait_nodes_with(&nodes, name, 0));
+    }
+    CHECK(status == MORTISE_OK);
     alone_close(&one);
     close_client(other);
 }
@@ -353,6 +412,7 @@ static void test_mixed(void)
 
 static const CU_TestInfo tests[] = {
     {"downgrade with waiting callers", test_downgrade},
+    {"a writer asks first after a downgrade", test_writer_first},
     {"a downgrade that reaches a minority", test_downgraded_on_a_minority},
     {"the answer to a downgrade is lost", test_downgrade_reply_lost},
     {"a downgraded claim that a minority has alone is broken", test_break_of_a_downgraded},

@@ -29,7 +29,8 @@ if not held then
     local since = fits and text or string.format('%016.0f', now)
     local mark = ARGV[5]
     if KEYS[3] then
-        mark = mark == ' ' and redis.call('get', KEYS[3]) or mark
+        local bar = redis.call('get', KEYS[3])
+        mark = mark == ' ' and bar ~= 'o' and bar or mark -- 'o': it has let readers pass
         redis.call('del', KEYS[3])
     end
     redis.call('set', KEYS[1], ARGV[1] .. mark .. text .. ' ' .. since .. '\n' .. ARGV[3], 'px', ARGV[2])

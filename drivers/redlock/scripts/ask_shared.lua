@@ -12,7 +12,7 @@ if held and not is_marker(held) then
     return 0
 end
 local ends, share = find(held, holders, shares, grant, now_ms)
-if not share and call('exists', bar) == 1 then
+if not share and is_barred(bar) then
     leave_mark(lock, held, '+')
     redis.pcall('setrange', bar, '0', '+')
     return 0

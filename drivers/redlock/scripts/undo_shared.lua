@@ -1,7 +1,8 @@
 -- As undo, for a claim that may be shared, and for votes that are taken back by a caller that was refused. The marker ends with
 -- the last holder, and that is announced.
 -- KEYS: lock, holders, shares, bar. ARGV: grant, channel, whether to tell (as undo), mark, and who asks: "-" nobody that was
--- refused; "reader"; "writer"; "waiter", a writer that waits, and bars new readers for two seconds if others share the lock.
+-- refused; "reader"; "writer"; "waiter", a writer that waits, and bars new readers for two seconds if others share the lock, unless
+-- that was downgraded a moment ago.
 -- 2 deleted, 3 and announced; 0 nobody is in the way; else who is: {remaining ms, value, now in us}; for a lock that is
 -- shared, also the number of holders, and one of them as a value.
 -- include shared
@@ -36,7 +37,7 @@ if ends then
     return done or 2
 end
 local text, shared = string.format('%.0f', now), is_marker(held)
-if who == 'reader' and (shared or not held) and call('exists', bar) == 1 then
+if who == 'reader' and (shared or not held) and is_barred(bar) then
     leave_mark(lock, held, ARGV[4])
     return {call('pttl', bar), 'a waiting writer', text}
 elseif not held or (shared and (who == '-' or who == 'reader')) then
@@ -46,8 +47,10 @@ leave_mark(lock, held, ARGV[4])
 if not shared then
     return {call('pttl', lock), held, text}
 end
-if who == 'waiter' and call('pexpire', bar, '2000') == 0 then
-    call('set', bar, ' ', 'px', '2000')
+if who == 'waiter' and is_barred(bar) then
+    call('pexpire', bar, '2000')
+elseif who == 'waiter' then
+    call('set', bar, ' ', 'nx', 'px', '2000')
 end
 local first = call('zrange', holders, '0', '0')[1]
 return {call('pttl', lock), held, text, call('zcard', holders), first .. ' ' .. (call('hget', shares, first) or '')}

@@ -4,6 +4,11 @@
 -- marker is gone, an exclusive grant may have been here since, so whoever makes a marker empties them first.
 local call, sub = redis.call, string.sub
 local nobody, no_token = string.rep('0', 32), string.rep('0', 16)
+-- A bar that lets readers pass: those who waited for a downgrade come before a writer for a moment, which sets no bar then.
+local open_bar = 'o'
+local function is_barred(bar)
+    return (call('get', bar) or open_bar) ~= open_bar
+end
 local function clock()
     local time = call('time')
     local now = time[1] * 1000000 + time[2]
