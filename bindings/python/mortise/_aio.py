@@ -76,8 +76,7 @@ class LoopSink:
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")
-        self._room = client._new_sink()
-        self.sink = self._room[0]
+        self._keeper, self.sink = client._new_sink()
 
     def start(self) -> None:
         self.loop.add_reader(lib.mpy_sink_client_fd(self.sink), self.collect)

@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ._block import Keeper
 from ._lease import RELEASED, Lease, OnLoss
 from ._native import ffi, lib
 
@@ -23,11 +24,10 @@ class Callbacks:
     """The events of a client that no event loop waits for."""
 
     def __init__(self, client: Client) -> None:
-        self._room = client._new_sink()
-        self._sink = self._room[0]
+        self._keeper, self._sink = client._new_sink()
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=_run, args=(self._room, self._leases, self._ended),
+        self._thread = threading.Thread(target=_run, args=(self._keeper, self._sink, self._leases, self._ended),
                                         name="mortise-callbacks", daemon=True)
 
     @property
@@ -55,8 +55,8 @@ class Callbacks:
             _logger.warning("an on_loss still runs, although the client is closed")
 
 
-def _run(room: Any, leases: weakref.WeakValueDictionary[int, Lease], ended: threading.Event) -> None:
-    sink, batch = room[0], ffi.new("mpy_batch *")
+def _run(_keeper: Keeper, sink: Any, leases: weakref.WeakValueDictionary[int, Lease], ended: threading.Event) -> None:
+    batch = ffi.new("mpy_batch *")
     count = 0
     while count >= 0 and not ended.is_set():
         lib.mpy_sink_wait(sink)

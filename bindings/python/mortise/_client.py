@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _errors, _values
 from . import _log as _log
-from ._block import Scope
+from ._block import Keeper, Scope
 from ._callbacks import Callbacks
 from ._exit import open_clients, opened, stay_if_exiting
 from ._lease import HELD, Lease, Leases, OnLoss, drop_all
@@ -289,14 +289,15 @@ class Client(Scope):
                 raise _errors.make(status, "there is no descriptor for the client's events")
         return self._fd
 
-    def _new_sink(self) -> Any:
-        """The memory that has the sink, and that must live as long: the sink is its [0]."""
+    def _new_sink(self) -> tuple[Keeper, Any]:
+        """The sink, and what must live as long."""
         self._poll_fd()  # callbacks come by dispatching from now on
         room = ffi.gc(ffi.new("mpy_sink **"), lib.mpy_sink_drop)  # before there is a sink: a signal handler may raise
+        keeper = Keeper(room)  # as for a lease
         status = lib.mpy_sink_new(self._handle, room)
         if status != _errors.OK:
             raise _errors.make(status, "there is no descriptor for the client's events")
-        return room
+        return keeper, room[0]
 
     def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
         if on_loss is None:

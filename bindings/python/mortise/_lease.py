@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _errors, _values
-from ._block import Scope
+from ._block import Keeper, Scope
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -23,15 +23,16 @@ _log = logging.getLogger("mortise")
 class BaseLease:
     """What a lease is, whoever waits for it: Lease and AsyncLease."""
 
-    __slots__ = ("_client", "_room", "_slot", "_name", "_phase", "_on_loss", "__weakref__")
+    __slots__ = ("_client", "_keeper", "_slot", "_name", "_phase", "_on_loss", "__weakref__")
 
     def __init__(self, client: Client, name: bytes, sink: Any, key: int, on_loss: OnLoss | None) -> None:
         self._phase = NEW
         # Before there is a slot, and freed in C: so a signal handler that raises, here or in __del__, does not lose it.
-        self._room = ffi.gc(ffi.new("mpy_slot **"), lib.mpy_slot_free)
-        if not lib.mpy_slot_new(sink, key, self._room):
+        room = ffi.gc(ffi.new("mpy_slot **"), lib.mpy_slot_free)
+        self._keeper = Keeper(room)  # other finalizers of a cycle of garbage may use the slot; see native/block.c
+        if not lib.mpy_slot_new(sink, key, room):
             raise MemoryError
-        self._slot = self._room[0]
+        self._slot = room[0]
         self._client = client
         self._name = name
         self._on_loss = on_loss

@@ -1,5 +1,5 @@
 /* block.c - the module mortise._block: what a signal handler must not interrupt: __exit__, __aexit__,
- * what puts a task to sleep, and the call of on_loss.
+ * what puts a task to sleep, and the call of on_loss. And what the garbage collector must not end early: Keeper.
  *
  * Python handles signals at the first step of a function, so a KeyboardInterrupt may come at the entry of an __exit__ that is
  * written in Python, before any `try` of it: the block would end, and its lease would be renewed for ever. No signal is
@@ -21,7 +21,13 @@
  * and keeps it as _wake, beside its _context. Then it calls _register(): a wake-up that may have got lost can be repeated.
  *
  * call_on_loss(lease) takes the function out of lease._on_loss and calls it. In between there is no step of Python. So whoever
- * was interrupted before the function began may repeat the call, and the function is called once. */
+ * was interrupted before the function began may repeat the call, and the function is called once.
+ *
+ * Keeper: keeps an object that frees memory when it ends (ffi.gc() of cffi). In a cycle of garbage, Python calls the finalizers
+ * of all objects first, in the order of their age: __del__, generators and tasks that are closed at their `yield` or `await`, and
+ * the functions of ffi.gc() too. So the memory of a lease could be freed before a `with` in a forgotten generator released the
+ * lease. The collector does not see what a Keeper keeps, and takes it for an object that is used from outside. So it ends with
+ * its Keeper, which has no finalizer: when all finalizers of the cycle have run, or later if one of them has saved the lease. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <string.h>
@@ -185,14 +191,56 @@ static PyObject *call_on_loss(PyObject *module, PyObject *lease)
     return result;
 }
 
+struct keeper {
+    PyObject_HEAD PyObject *kept;
+};
+
+static PyObject *keeper_new(PyTypeObject *type, PyObject *arguments, PyObject *words)
+{
+    PyObject *kept;
+    (void)words;
+    if (!PyArg_ParseTuple(arguments, "O:Keeper", &kept))
+        return NULL;
+    struct keeper *keeper = PyObject_New(struct keeper, type);
+    if (keeper == NULL)
+        return NULL;
+    Py_INCREF(kept);
+    keeper->kept = kept;
+    return (PyObject *)keeper;
+}
+
+static void keeper_end(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF(((struct keeper *)(void *)self)->kept);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int add_spec(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    int added =
+        type == NULL ? -1 : PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, type);
+    Py_XDECREF(type);
+    return added;
+}
+
 static int add_type(PyObject *module, const char *name, PyMethodDef *methods)
 {
     PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
     PyType_Spec spec = {name, 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-    PyObject *type = PyType_FromSpec(&spec);
-    int added = type == NULL ? -1 : PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type);
-    Py_XDECREF(type);
-    return added;
+    return add_spec(module, &spec);
+}
+
+/* Without Py_TPFLAGS_HAVE_GC: that is its point. */
+static int add_keeper(PyObject *module)
+{
+    PyType_Slot slots[] = {
+        {Py_tp_new, (void *)keeper_new}, {Py_tp_dealloc, (void *)keeper_end}, {0, NULL}};
+    PyType_Spec spec = {"mortise._block.Keeper", sizeof(struct keeper), 0, Py_TPFLAGS_DEFAULT,
+                        slots};
+    return add_spec(module, &spec);
 }
 
 static int fill(PyObject *module)
@@ -220,7 +268,7 @@ static int fill(PyObject *module)
            add_type(module, "mortise._block.AsyncScope", async_scope) +
            add_type(module, "mortise._block.Block", block) +
            add_type(module, "mortise._block.AsyncBlock", async_block) +
-           add_type(module, "mortise._block.Waiter", waiter);
+           add_type(module, "mortise._block.Waiter", waiter) + add_keeper(module);
 }
 
 PyMODINIT_FUNC PyInit__block(void)
