@@ -139,9 +139,9 @@ class LoopSink:
         if not self.loop.is_closed():
             self.loop.remove_reader(lib.mpy_sink_fd(self.sink))
 
-    def stop(self) -> None:
-        """Called by any thread when the client was closed, or when the loop was closed."""
-        lib.mpy_sink_end(self.sink)  # the loop collects what is left, and detaches
+    def stop(self, over: bool = False) -> None:
+        """Called by any thread when the client was closed, or when the loop was closed. over: see Client._detach()."""
+        lib.mpy_sink_end(self.sink, over)  # the loop collects what is left, and detaches
         if self.loop.is_closed():  # nobody awaits anything there
             self.detach()
 

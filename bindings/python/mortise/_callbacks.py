@@ -44,10 +44,11 @@ class Callbacks:
         self._leases[key] = lease
         return lease
 
-    def stop(self) -> None:
-        """The client was closed: the thread ends. An on_loss that runs may end, and no further one begins."""
+    def stop(self, over: bool) -> None:
+        """The client was closed: the thread ends. An on_loss that runs may end, and no further one begins.
+        over: see Client._detach()."""
         self._ended.set()
-        lib.mpy_sink_end(self._sink)
+        lib.mpy_sink_end(self._sink, over)
         if threading.current_thread() is self._thread or self._thread.ident is None:
             return
         self._thread.join(STOP_S)

@@ -74,25 +74,26 @@ class Client(Scope):
         if self._detached:
             return
         detail = _errors.new_detail()
-        begun = False
+        begun, status = False, _errors.CLOSING
         try:
             begun = True  # no signal handler runs between this and the call
             status = lib.mpy_close(self._handle, detail)
         finally:
             if begun:
-                self._detach()
+                self._detach(status in (_errors.OK, _errors.UNREACHABLE, _errors.CLOSED))
         if status not in (_errors.OK, _errors.CLOSED):
             raise _errors.from_native(status, detail)
 
-    def _detach(self) -> None:
-        """Called after the close: all threads that wait for events get the last ones. Several threads may close at the same time."""
+    def _detach(self, over: bool) -> None:
+        """Called after the close: all threads that wait for events get the last ones. Several threads may close at the same time.
+        over: no callback of the library runs any more."""
         self._closed = True
         try:
             if self._callbacks is not None:
-                self._callbacks.stop()
+                self._callbacks.stop(over)
         finally:
             for sink in list(self._loops.values()):
-                sink.stop()
+                sink.stop(over)
             with self._lock:
                 self._fd = -1
                 lib.mpy_fd_close(self._fd_room)

@@ -127,7 +127,7 @@ for _class in Error.__subclasses__() + NotAcquired.__subclasses__() + [Error]:
 
 # By the numbers of mortise.h, which are ABI.
 OK, PENDING = 0, 1
-BUSY, TIMEDOUT, LOST, INVALID, CLOSED, FORKED, NOMEM = -1, -2, -4, -10, -11, -12, -14
+BUSY, TIMEDOUT, LOST, UNREACHABLE, INVALID, CLOSED, FORKED, NOMEM, CLOSING = -1, -2, -4, -6, -10, -11, -12, -14, -16
 
 _CLASSES: tuple[type[Error], ...] = (
     Error, Busy, TimedOut, Canceled, Lost, NotOwner, Unreachable, Indeterminate, NotSupported, ConfigError, Invalid,

@@ -73,8 +73,8 @@ int mpy_collect(mpy_sink *sink, mpy_batch *batch);
 void mpy_collected(mpy_sink *sink);
 /* Waits until there is something to collect. */
 void mpy_sink_wait(mpy_sink *sink);
-/* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. */
-void mpy_sink_end(mpy_sink *sink);
+/* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. over: the close said that no callback runs. */
+void mpy_sink_end(mpy_sink *sink, bool over);
 
 /* ---- slots ---- */
 

@@ -251,12 +251,13 @@ void mpy_sink_wait(mpy_sink *sink)
     poll(fds, 2, -1);
 }
 
-void mpy_sink_end(mpy_sink *sink)
+void mpy_sink_end(mpy_sink *sink, bool over)
 {
     if (!is_ours(sink->epoch))
         return;
     pthread_mutex_lock(&mpy_lock);
     sink->ended = true;
+    sink->over = sink->over || over;
     sink_signal_locked(sink);
     pthread_mutex_unlock(&mpy_lock);
 }
@@ -307,7 +308,7 @@ void slot_unwatch(mpy_slot *slot, mortise_lease *lease, int status)
     bool runs = slot->watched && closed && mortise_on_state_runs(slot->client, lease);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= ~MPY_STATE;
-    if (slot->watched && !runs) { /* else its memory is given up: the client is being closed */
+    if (slot->watched && !runs) { /* else the client is being closed, or was: see mpy_slot_free() */
         slot->watched = false;
         slot_put_locked(slot, 1);
     }
@@ -389,6 +390,9 @@ void mpy_slot_free(mpy_slot **room)
     mpy_slot_leave(slot);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= MPY_RELEASED;
-    slot_put_locked(slot, 1);
+    /* A lease that was released after the close, or meanwhile. If the close is not over, its memory is given up. */
+    bool unwatched = slot->watched && slot->sink->over;
+    slot->watched = slot->watched && !unwatched;
+    slot_put_locked(slot, unwatched ? 2 : 1);
     pthread_mutex_unlock(&mpy_lock);
 }

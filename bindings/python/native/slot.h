@@ -11,7 +11,8 @@
  *   LEFT      | INVALID        | LEFT; release | LEFT     | INVALID         | LEFT                | LEFT
  *
  * RELEASING is a release whose answer comes by a callback. (1) It could not be started (NOMEM). The memory of a slot goes with
- * its last reference: Python's, the queue's, that of a callback to come, and that of on_state until the release has returned.
+ * its last reference: Python's, the queue's, that of a callback to come, and that of on_state until the release has returned, or
+ * the close of the client.
  */
 #ifndef MORTISE_PYTHON_SLOT_H
 #define MORTISE_PYTHON_SLOT_H
@@ -28,7 +29,7 @@ struct mpy_sink {
     mpy_slot *first, *last;
     int event, fd; /* eventfd; a duplicate of the client's descriptor, or -1 */
     bool signaled;
-    bool dropped, ended;
+    bool dropped, ended, over; /* over: no callback of the library runs any more */
     unsigned epoch, references;
 };
 

@@ -1,5 +1,13 @@
-"""Leases and clients in a cycle of garbage: what ends together with them may still use them."""
+"""Leases and clients that nobody uses any more. In a cycle of garbage, what ends together with them may still use them; and
+they leave no descriptor open."""
+import asyncio
+import contextlib
+import gc
+import os
+
 import pytest
+
+import mortise
 
 # Freed memory is overwritten, so a lease whose memory is used afterwards seems to be lost, or released before.
 PERTURB = {"MALLOC_PERTURB_": "165"}
@@ -107,3 +115,42 @@ def test_a_client_behind_its_loop(script, where):
     gc.collect()
     assert order == ["close", "mpy_sink_drop"], order
     """ + END, where, **PERTURB).end() == ENDED
+
+
+def leaves_no_descriptor(work):
+    work()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        work()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+ENDS = pytest.mark.parametrize("end", ["forgotten", "released"])
+
+
+@ENDS
+def test_closed_while_held(where, end):
+    def work():
+        client = mortise.open(where)
+        lease = client.acquire("a", on_loss=print)
+        client.close()
+        if end == "released":
+            with contextlib.suppress(mortise.Closed, mortise.Invalid):
+                lease.release()
+
+    leaves_no_descriptor(work)
+
+
+@ENDS
+def test_closed_while_held_in_a_loop(where, end):
+    async def main():
+        client = mortise.open(where)
+        lease = await client.alock("a")
+        await client.aclose()
+        if end == "released":
+            with contextlib.suppress(mortise.Closed, mortise.Invalid):
+                await lease.release()
+
+    leaves_no_descriptor(lambda: asyncio.run(main()))
