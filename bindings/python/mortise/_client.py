@@ -377,12 +377,13 @@ class Client(Scope):
             status = lib.mpy_acquire_start(self._handle, lease._slot, name, options, on_loss is not None, False)
             if status != _errors.OK:
                 raise lease._failure(status)
+        slice_ms = SLICE_MS
         for lease in leases:
             status = _errors.PENDING
             while status == _errors.PENDING:
-                status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
+                status = lib.mpy_await(self._handle, lease._slot, fd, slice_ms)
                 if status == _errors.PENDING and left.ends_a_try():
-                    status = _errors.TIMEDOUT
+                    status, slice_ms = _errors.TIMEDOUT, 0  # the others have had that time too
             if status != _errors.OK:
                 failures.append(failure_of(lease, status))
         call_back(leases, on_loss)
