@@ -302,7 +302,7 @@ struct home {
         mortise_status status;
         while ((status = mortise_close(client, nullptr)) == MORTISE_CLOSING && !idle) {
             int ran = mortise_dispatch(client);
-            if (ran < 0)
+            if (ran < 0 && ran != MORTISE_CLOSED) /* CLOSED: another thread has ended it meanwhile */
                 break;
             idle = ran == 0; /* the rest runs on another thread: one more close waits for it */
         }

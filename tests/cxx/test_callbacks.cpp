@@ -3,12 +3,25 @@
 #include "cxx_test.hpp"
 
 #include <cerrno>
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using cxx_test::comes;
 using cxx_test::open;
+
+/* In place of the library's function: runs this first, once, on another thread. */
+static std::function<void()> before_dispatch;
+
+int mortise_dispatch(mortise_client *client)
+{
+    static const auto real =
+        reinterpret_cast<int (*)(mortise_client *)>(dlsym(RTLD_NEXT, "mortise_dispatch"));
+    if (auto before = std::exchange(before_dispatch, nullptr))
+        std::thread(before).join();
+    return real(client);
+}
 
 /* It expires very soon; then its loss is reported. */
 static const mortise::options brisk = mortise::options().ttl(500ms).no_renew();
@@ -207,6 +220,30 @@ static void test_bounded_end()
     CU_ASSERT(end == MORTISE_OK || end == MORTISE_UNREACHABLE);
 }
 
+/* Another thread closes the client to the end, between a close of its destructor and the dispatch after that. So it is known that
+ * no callback runs, and what a callback has captured is destroyed. */
+static void test_closed_beside_the_end()
+{
+    witness memory;
+    mortise::lease lease;
+    mortise_status beside = MORTISE_CLOSING;
+    {
+        mortise::client mine = open();
+        ASSERT_BOOL(mine.fd());
+        lease = mine.try_acquire("held",
+                                 mortise::options().on_state([kept = memory.give()](auto, auto) {}))
+                    .value();
+        ASSERT_BOOL(mine.acquire_async("x", [](auto) {})); /* a callback that waits: CLOSING */
+        before_dispatch = [&beside, handle = mine.handle()] {
+            while ((beside = mortise_close(handle, nullptr)) == MORTISE_CLOSING)
+                mortise_dispatch(handle);
+        };
+    }
+    CU_ASSERT(beside == MORTISE_OK || beside == MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(lease.release().status(), MORTISE_INVALID);
+    ASSERT_BOOL(memory.seen.expired());
+}
+
 /* A child touches nothing of its parent, and its guards can be destroyed. */
 static void test_fork()
 {
@@ -351,6 +388,7 @@ int main()
         {"a close while it is told", test_close_while_told},
         {"released by another callback", test_released_by_another_callback},
         {"a bounded end", test_bounded_end},
+        {"closed beside the end", test_closed_beside_the_end},
         {"fork", test_fork},
         {"async", test_async},
         {"async, unwanted", test_async_unwanted},

@@ -42,9 +42,11 @@ int mpy_open(const char *where, mortise_client **client, mortise_error *error)
 int mpy_close(mortise_client *client, mortise_error *error)
 {
     int status;
-    do
-        status = mortise_close(client, error);
-    while (status == MORTISE_CLOSING && mortise_dispatch(client) >= 0);
+    while ((status = mortise_close(client, error)) == MORTISE_CLOSING) {
+        int ran = mortise_dispatch(client);
+        if (ran < 0 && ran != MORTISE_CLOSED) /* CLOSED: another thread has ended it meanwhile */
+            break;
+    }
     return status;
 }
 

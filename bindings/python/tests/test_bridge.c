@@ -1,0 +1,85 @@
+/* test_bridge.c - the bridge (native/) without Python: what no test in Python can bring about. With the SQLite driver. */
+#include "slot.h"
+#include "suite.h"
+#include "support.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+static char where[300];
+
+void mpy_log(int level, char *line, void *user_data);
+void mpy_log(int level, char *line, void *user_data)
+{
+    (void)level, (void)user_data;
+    fprintf(stderr, "%s\n", line);
+}
+
+/* ---- in place of the library's function ---- */
+
+static void *(*before_dispatch)(
+    void *client); /* runs once, on another thread, before the next dispatch begins */
+
+int mortise_dispatch(mortise_client *client)
+{
+    void *(*before)(void *) = before_dispatch;
+    before_dispatch = NULL;
+    if (before != NULL) {
+        pthread_t thread;
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, before, client), 0);
+        pthread_join(thread, NULL);
+    }
+    int (*real)(mortise_client *) = (int (*)(mortise_client *))dlsym(RTLD_NEXT, "mortise_dispatch");
+    return real(client);
+}
+
+/* ---- two threads close ---- */
+
+static int closed_beside;
+
+static void *close_beside(void *client)
+{
+    closed_beside = mpy_close(client, NULL);
+    return NULL;
+}
+
+static void acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                     void *user_data)
+{
+    (void)status, (void)lease, (void)error;
+    ++*(int *)user_data;
+}
+
+/* A callback waits, so both hear CLOSING first. The other thread ends the client before this one dispatches. */
+static void test_closed_by_both(void)
+{
+    mortise_client *client = NULL;
+    mortise_error error;
+    int calls = 0;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_FATAL(mortise_fd(client, NULL) >= 0);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire_async(client, "a", NULL, acquired, &calls, NULL, &error),
+                          MORTISE_OK);
+    before_dispatch = close_beside;
+    CU_ASSERT_EQUAL(mpy_close(client, &error), MORTISE_CLOSED);
+    CU_ASSERT_EQUAL(error.status, MORTISE_CLOSED);
+    CU_ASSERT_PTR_NULL(before_dispatch);
+    /* A busy machine may need longer than close_timeout to release "a". */
+    CU_ASSERT(closed_beside == MORTISE_OK || closed_beside == MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(calls, 1);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"closed by two threads", test_closed_by_both},
+        CU_TEST_INFO_NULL,
+    };
+    char folder[256];
+    if (!test_folder_make(folder, sizeof(folder)))
+        return 1;
+    snprintf(where, sizeof(where), "sqlite:%s/locks.db", folder);
+    int failed = suite_run("bridge", tests);
+    test_folder_remove(folder);
+    return failed;
+}
