@@ -58,7 +58,7 @@ static int end(mpy_slot *slot, mortise_lease *lease, unsigned callbacks, int sta
     pthread_mutex_unlock(&mpy_lock);
     if (!left || lease == NULL)
         return status;
-    slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+    release_left(slot, lease);
     return fail(&slot->error, MORTISE_CANCELED,
                 "the lease was given up before the acquire returned");
 }

@@ -32,7 +32,7 @@ int mpy_release(mpy_slot *slot)
         return status;
     status = mortise_release(lease, &slot->error);
     if (is_ours(slot->epoch))
-        slot_unwatch(slot, lease, status);
+        slot_unwatch(slot, lease);
     return status;
 }
 
@@ -43,7 +43,7 @@ int mpy_release_nowait(mpy_slot *slot)
     if (lease == NULL)
         return status;
     status = mortise_release_nowait(lease, &slot->error);
-    slot_unwatch(slot, lease, status);
+    slot_unwatch(slot, lease);
     return status;
 }
 
@@ -57,7 +57,7 @@ int mpy_release_start(mpy_slot *slot)
     status = mortise_release_async(lease, slot_on_released, slot, &error);
     bool held = status == MORTISE_NOMEM; /* as before, and watched as before */
     if (!held)
-        slot_unwatch(slot, lease, status);
+        slot_unwatch(slot, lease);
     if (status == MORTISE_OK)
         return status;
     pthread_mutex_lock(&mpy_lock);
@@ -67,7 +67,7 @@ int mpy_release_start(mpy_slot *slot)
         slot_go_locked(slot, held ? HELD : IDLE);
     pthread_mutex_unlock(&mpy_lock);
     if (left && held)
-        slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+        release_left(slot, lease);
     pthread_mutex_lock(&mpy_lock);
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
@@ -88,7 +88,7 @@ int mpy_release_many(mpy_slot **slots, size_t count, mortise_error *error)
     status = mortise_release_many(leases, count, error);
     for (size_t i = 0; i < count; i++)
         if (leases[i] != NULL)
-            slot_unwatch(slots[i], leases[i], status == MORTISE_OK ? status : MORTISE_INVALID);
+            slot_unwatch(slots[i], leases[i]);
     return status;
 }
 

@@ -302,17 +302,35 @@ void slot_on_state(mortise_lease *lease, mortise_lease_state state, void *user_d
     pthread_mutex_unlock(&mpy_lock);
 }
 
-void slot_unwatch(mpy_slot *slot, mortise_lease *lease, int status)
+/* A release has not waited for slot_on_state() if a handler of Python's log made it, or the garbage collector there, nor if it
+ * returned CLOSED or INVALID. slot_on_state() waits for nobody, so this wait is short. False: the client is being closed, or was;
+ * only the close can tell. */
+static bool on_state_is_over(mortise_client *client, mortise_lease *lease)
 {
-    bool closed = status == MORTISE_CLOSED || status == MORTISE_INVALID;
-    bool runs = slot->watched && closed && mortise_on_state_runs(slot->client, lease);
+    while (mortise_on_state_runs(client, lease)) {
+        if (mortise_default_wait_ms(client) == MORTISE_WAIT_DEFAULT)
+            return false;
+        poll(NULL, 0, 1); /* not sched_yield(): a thread of a lower priority may run it */
+    }
+    return true;
+}
+
+void slot_unwatch(mpy_slot *slot, mortise_lease *lease)
+{
+    bool over = slot->watched && on_state_is_over(slot->client, lease);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= ~MPY_STATE;
-    if (slot->watched && !runs) { /* else the client is being closed, or was: see mpy_slot_free() */
+    if (slot->watched && over) { /* else see mpy_slot_free() */
         slot->watched = false;
         slot_put_locked(slot, 1);
     }
     pthread_mutex_unlock(&mpy_lock);
+}
+
+void release_left(mpy_slot *slot, mortise_lease *lease)
+{
+    mortise_release_nowait(lease, NULL);
+    slot_unwatch(slot, lease);
 }
 
 void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
@@ -375,7 +393,7 @@ void mpy_slot_leave(mpy_slot *slot)
         slot_go_locked(slot, LEFT);
     pthread_mutex_unlock(&mpy_lock);
     if (before == HELD)
-        slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+        release_left(slot, lease);
     /* INVALID: it is decided, perhaps with a lease, whose callback waits for a dispatch that may never come. */
     if (before == ASKING && mortise_cancel(client, request) == MORTISE_INVALID)
         mortise_dispatch(client);

@@ -67,8 +67,10 @@ void slot_go_locked(mpy_slot *slot, enum slot_state next);
 void slot_put_locked(mpy_slot *slot, unsigned count);
 /* The sink hears of it, if there is one. */
 void slot_queue_locked(mpy_slot *slot, int what);
-/* Nothing reports a state of this slot any more: its release has returned. */
-void slot_unwatch(mpy_slot *slot, mortise_lease *lease, int status);
+/* Its release has returned: waits until nothing reports a state of this slot any more. */
+void slot_unwatch(mpy_slot *slot, mortise_lease *lease);
+/* Releases the lease of a slot that was left. */
+void release_left(mpy_slot *slot, mortise_lease *lease);
 
 /* Callbacks of the library; user_data is the slot. */
 void slot_on_state(mortise_lease *lease, mortise_lease_state state, void *user_data);

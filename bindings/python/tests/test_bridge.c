@@ -33,6 +33,72 @@ int mortise_dispatch(mortise_client *client)
     return real(client);
 }
 
+static int runs; /* so many answers say that on_state runs on another thread */
+static bool too_early;
+static mpy_slot *watched_slot;
+
+bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease)
+{
+    bool (*real)(mortise_client *, mortise_lease *) =
+        (bool (*)(mortise_client *, mortise_lease *))dlsym(RTLD_NEXT, "mortise_on_state_runs");
+    if (watched_slot != NULL && !watched_slot->watched)
+        too_early = true;
+    if (runs == 0)
+        return real(client, lease);
+    runs--;
+    return true;
+}
+
+/* ---- a release that has not waited for on_state ---- */
+
+static void by_release(mpy_slot *slot)
+{
+    CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
+}
+
+static void by_release_nowait(mpy_slot *slot)
+{
+    CU_ASSERT_EQUAL(mpy_release_nowait(slot), MORTISE_OK);
+}
+
+static void by_release_start(mpy_slot *slot)
+{
+    CU_ASSERT_EQUAL(mpy_release_start(slot), MORTISE_OK);
+}
+
+static void by_release_many(mpy_slot *slot)
+{
+    mortise_error error;
+    CU_ASSERT_EQUAL(mpy_release_many(&slot, 1, &error), MORTISE_OK);
+}
+
+/* As in a callback of the log: its memory stays until on_state has returned. */
+static void test_released_while_told(void)
+{
+    static void (*const ends[])(mpy_slot *) = {by_release, by_release_nowait, by_release_start,
+                                               by_release_many, mpy_slot_leave};
+    mortise_client *client = NULL;
+    mpy_sink *sink = NULL;
+    mortise_error error;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        mpy_slot *slot = NULL;
+        CU_ASSERT_FATAL(mpy_slot_new(sink, 1, &slot));
+        CU_ASSERT_EQUAL_FATAL(mpy_acquire(client, slot, "a", NULL, true), MORTISE_OK);
+        watched_slot = slot;
+        runs = 2;
+        ends[i](slot);
+        CU_ASSERT_EQUAL(runs, 0);
+        CU_ASSERT_FALSE(slot->watched);
+        watched_slot = NULL;
+        mpy_slot_free(&slot);
+    }
+    CU_ASSERT_FALSE(too_early);
+    CU_ASSERT_EQUAL(mpy_close(client, &error), MORTISE_OK);
+    mpy_sink_drop(&sink);
+}
+
 /* ---- two threads close ---- */
 
 static int closed_beside;
@@ -72,6 +138,7 @@ static void test_closed_by_both(void)
 int main(void)
 {
     static const CU_TestInfo tests[] = {
+        {"released while on_state runs", test_released_while_told},
         {"closed by two threads", test_closed_by_both},
         CU_TEST_INFO_NULL,
     };
