@@ -77,6 +77,7 @@ class LoopSink:
         self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")
         self._keeper, self.sink = client._new_sink()
+        client._sinks[id(self)] = self
 
     def start(self) -> None:
         self.loop.add_reader(lib.mpy_sink_client_fd(self.sink), self.collect)

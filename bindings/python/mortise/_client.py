@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +47,7 @@ class Client(Scope):
         self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
         self._callbacks: Callbacks | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopSink] = {}
+        self._sinks: weakref.WeakValueDictionary[int, LoopSink] = weakref.WeakValueDictionary()  # also of loops that were closed
         text = _values.encode_where(where)
         room = ffi.new("mortise_client **")
         detail = _errors.new_detail()
@@ -92,8 +94,8 @@ class Client(Scope):
             if self._callbacks is not None:
                 self._callbacks.stop(over)
         finally:
-            for sink in list(self._loops.values()):
-                sink.stop(over)
+            for sink in [*self._loops.values(), *filter(None, [ref() for ref in self._sinks.valuerefs()])]:
+                sink.stop(over)  # in __del__ there may be no weak references any more
             with self._lock:
                 self._fd = -1
                 lib.mpy_fd_close(self._fd_room)

@@ -258,6 +258,12 @@ void mpy_sink_end(mpy_sink *sink, bool over)
     pthread_mutex_lock(&mpy_lock);
     sink->ended = true;
     sink->over = sink->over || over;
+    while (sink->over && sink->given_up != NULL) {
+        mpy_slot *slot = sink->given_up;
+        sink->given_up = slot->next_given_up;
+        slot->watched = false;
+        slot_put_locked(slot, 1);
+    }
     sink_signal_locked(sink);
     pthread_mutex_unlock(&mpy_lock);
 }
@@ -320,7 +326,8 @@ void slot_unwatch(mpy_slot *slot, mortise_lease *lease)
     bool over = slot->watched && on_state_is_over(slot->client, lease);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= ~MPY_STATE;
-    if (slot->watched && over) { /* else see mpy_slot_free() */
+    slot->lingers = slot->watched && !over; /* see mpy_slot_free() */
+    if (slot->watched && over) {
         slot->watched = false;
         slot_put_locked(slot, 1);
     }
@@ -408,9 +415,13 @@ void mpy_slot_free(mpy_slot **room)
     mpy_slot_leave(slot);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= MPY_RELEASED;
-    /* A lease that was released after the close, or meanwhile. If the close is not over, its memory is given up. */
+    /* A lease that was released after the close, or meanwhile. If the close is not over, mpy_sink_end() ends it. */
     bool unwatched = slot->watched && slot->sink->over;
     slot->watched = slot->watched && !unwatched;
+    if (slot->watched && slot->lingers) { /* else slot_on_acquired() is still to come */
+        slot->next_given_up = slot->sink->given_up;
+        slot->sink->given_up = slot;
+    }
     slot_put_locked(slot, unwatched ? 2 : 1);
     pthread_mutex_unlock(&mpy_lock);
 }

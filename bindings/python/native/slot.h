@@ -27,7 +27,8 @@ enum slot_state { IDLE, ASKING, HELD, RELEASING, LEFT };
 struct mpy_sink {
     mortise_client *client;
     mpy_slot *first, *last;
-    int event, fd; /* eventfd; a duplicate of the client's descriptor, or -1 */
+    mpy_slot *given_up; /* freed, but a close may still call back: they go when it is over */
+    int event, fd;      /* eventfd; a duplicate of the client's descriptor, or -1 */
     bool signaled;
     bool dropped, ended, over; /* over: no callback of the library runs any more */
     unsigned epoch, references;
@@ -38,9 +39,10 @@ struct mpy_slot {
     unsigned epoch, references;
     uint64_t key;
     mpy_sink *sink;
-    mpy_slot *next;
+    mpy_slot *next, *next_given_up;
     int what; /* not collected yet */
     bool queued, watched, to_sink;
+    bool lingers; /* watched, although the release has returned: the client is being closed */
     bool decided; /* for mpy_await(): not a bit of `what`, which a collector of the sink takes */
     int status, lease_state;
     mortise_client *client;

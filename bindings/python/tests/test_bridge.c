@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 
 static char where[300];
@@ -47,6 +48,18 @@ bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease)
         return real(client, lease);
     runs--;
     return true;
+}
+
+/* A busy machine may need longer than close_timeout to release all. */
+static bool is_end(int status)
+{
+    return status == MORTISE_OK || status == MORTISE_UNREACHABLE;
+}
+
+static void close_to_the_end(mortise_client *client)
+{
+    mortise_error error;
+    CU_ASSERT(is_end(mpy_close(client, &error)));
 }
 
 /* ---- a release that has not waited for on_state ---- */
@@ -95,7 +108,7 @@ static void test_released_while_told(void)
         mpy_slot_free(&slot);
     }
     CU_ASSERT_FALSE(too_early);
-    CU_ASSERT_EQUAL(mpy_close(client, &error), MORTISE_OK);
+    close_to_the_end(client);
     mpy_sink_drop(&sink);
 }
 
@@ -130,9 +143,63 @@ static void test_closed_by_both(void)
     CU_ASSERT_EQUAL(mpy_close(client, &error), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(error.status, MORTISE_CLOSED);
     CU_ASSERT_PTR_NULL(before_dispatch);
-    /* A busy machine may need longer than close_timeout to release "a". */
-    CU_ASSERT(closed_beside == MORTISE_OK || closed_beside == MORTISE_UNREACHABLE);
+    CU_ASSERT(is_end(closed_beside));
     CU_ASSERT_EQUAL(calls, 1);
+}
+
+/* ---- a lease is dropped while the client is being closed ---- */
+
+static mpy_slot *dropped;
+
+static void *drop_beside(void *client)
+{
+    (void)client;
+    mpy_slot_free(&dropped);
+    return NULL;
+}
+
+/* When the close is over, nothing of it is left: no memory, and no descriptor. */
+static void test_dropped_while_closing(void)
+{
+    mortise_client *client = NULL;
+    mpy_sink *sink = NULL;
+    mortise_error error;
+    int calls = 0;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    CU_ASSERT_FATAL(mpy_slot_new(sink, 1, &dropped));
+    CU_ASSERT_EQUAL_FATAL(mpy_acquire(client, dropped, "a", NULL, true), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire_async(client, "b", NULL, acquired, &calls, NULL, &error),
+                          MORTISE_OK);
+    before_dispatch = drop_beside; /* the callback waits, so the close is under way */
+    close_to_the_end(client);
+    int event = mpy_sink_fd(sink);
+    CU_ASSERT_PTR_NULL(dropped);
+    CU_ASSERT_EQUAL(calls, 1);
+    mpy_sink_end(sink, true);
+    mpy_sink_drop(&sink);
+    CU_ASSERT_EQUAL(fcntl(event, F_GETFD), -1);
+}
+
+/* Its callback is still to come, and ends it. */
+static void test_dropped_while_asking(void)
+{
+    mortise_client *client = NULL;
+    mpy_sink *sink = NULL;
+    mpy_slot *holder = NULL, *slot = NULL;
+    mortise_error error;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    CU_ASSERT_FATAL(mpy_slot_new(sink, 1, &holder) && mpy_slot_new(sink, 2, &slot));
+    CU_ASSERT_EQUAL_FATAL(mpy_acquire(client, holder, "a", NULL, true), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_acquire_start(client, slot, "a", NULL, true, true), MORTISE_OK);
+    mpy_slot_free(&slot);
+    CU_ASSERT_PTR_NULL(sink->given_up);
+    close_to_the_end(client);
+    mpy_sink_end(sink, true);
+    mpy_slot_free(&holder);
+    CU_ASSERT_EQUAL(sink->references, 1);
+    mpy_sink_drop(&sink);
 }
 
 int main(void)
@@ -140,6 +207,8 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"released while on_state runs", test_released_while_told},
         {"closed by two threads", test_closed_by_both},
+        {"dropped while it is closed", test_dropped_while_closing},
+        {"dropped while it waits", test_dropped_while_asking},
         CU_TEST_INFO_NULL,
     };
     char folder[256];

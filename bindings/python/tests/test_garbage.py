@@ -154,3 +154,18 @@ def test_closed_while_held_in_a_loop(where, end):
                 await lease.release()
 
     leaves_no_descriptor(lambda: asyncio.run(main()))
+
+
+def test_closed_after_its_loop(where):
+    """The client has worked for another loop since."""
+    def work():
+        client, leases = mortise.open(where), []
+
+        async def main(name):
+            leases.append(await client.alock(name))
+
+        asyncio.run(main("a"))
+        asyncio.run(main("b"))
+        client.close()
+
+    leaves_no_descriptor(work)
