@@ -19,7 +19,7 @@ from . import _errors, _values
 from ._block import AsyncBlock, AsyncScope, Waiter, call_on_loss
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
-from ._lock import Left, call_back, drop_lost, failures_of, forget, give_up, quietly
+from ._lock import Left, call_back, drop_failed, drop_lost, failures_of, forget, give_up, quietly
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class AsyncLockMany(AsyncBlock):
             call_back(leases, self._on_loss)
             if timer is not None:
                 timer.cancel()
-            if not give_up(leases, failures, left.whole_ms):
+            if not give_up(leases, failures, left):
                 return leases
         except BaseException:
             drop_all(leases)
@@ -385,8 +385,8 @@ class AsyncLockMany(AsyncBlock):
         found = list[AsyncLease]()
         try:
             return await self._fill(found, left)  # a function without a try: see failures_of()
-        except BaseException:
-            drop_all(found)
+        except BaseException as failure:
+            drop_failed(found, left, failure)
             raise
 
     async def _fill(self, found: list[AsyncLease], left: Left) -> Leases[AsyncLease]:

@@ -17,7 +17,7 @@ from ._block import Keeper, Scope
 from ._callbacks import Callbacks
 from ._exit import open_clients, opened, stay_if_exiting
 from ._lease import HELD, Lease, Leases, OnLoss, drop_all
-from ._lock import Left, Lock, LockMany, call_back, drop_lost, failure_of, give_up, quietly
+from ._lock import Left, Lock, LockMany, call_back, drop_failed, drop_lost, failure_of, give_up, quietly
 from ._native import ffi, lib
 from ._values import WAIT_DEFAULT, Duration, Info, Name, Owner, Request, Stats, Where
 
@@ -389,7 +389,7 @@ class Client(Scope):
             if status != _errors.OK:
                 failures.append(failure_of(lease, status))
         call_back(leases, on_loss)
-        if not give_up(leases, failures, left.whole_ms):
+        if not give_up(leases, failures, left):
             return True
         drop_all(leases)
         return False
@@ -400,8 +400,8 @@ class Client(Scope):
         found = builtins.list[Lease]()
         try:
             return self._fill(found, names, request, on_loss, left)  # a function without a try: see failures_of()
-        except BaseException:
-            drop_all(found)
+        except BaseException as failure:
+            drop_failed(found, left, failure)
             raise
 
     def _fill(self, found: builtins.list[Lease], names: Sequence[bytes], request: Request,

@@ -127,7 +127,8 @@ for _class in Error.__subclasses__() + NotAcquired.__subclasses__() + [Error]:
 
 # By the numbers of mortise.h, which are ABI.
 OK, PENDING = 0, 1
-BUSY, TIMEDOUT, LOST, UNREACHABLE, INVALID, CLOSED, FORKED, NOMEM, CLOSING = -1, -2, -4, -6, -10, -11, -12, -14, -16
+BUSY, TIMEDOUT, LOST, UNREACHABLE, INDETERMINATE, INVALID = -1, -2, -4, -6, -7, -10
+CLOSED, FORKED, NOMEM, CLOSING = -11, -12, -14, -16
 
 _CLASSES: tuple[type[Error], ...] = (
     Error, Busy, TimedOut, Canceled, Lost, NotOwner, Unreachable, Indeterminate, NotSupported, ConfigError, Invalid,
@@ -138,6 +139,13 @@ def make(status: int, message: str) -> Error:
     """The exception of a status."""
     kind: type[Error] = _CLASSES[-status] if 0 <= -status < len(_CLASSES) else Error
     error: Error = kind(message)
+    return error
+
+
+def indeterminate(failure: Error) -> Error:
+    """The same failure, of a call of which another request may have been executed."""
+    error = make(INDETERMINATE, str(failure))
+    error.native, error.driver, error.retryable = failure.native, failure.driver, failure.retryable
     return error
 
 

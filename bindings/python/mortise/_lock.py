@@ -108,6 +108,7 @@ class Left:
 
     def __init__(self, wait_ms: int) -> None:
         self.whole_ms = wait_ms
+        self.unsure = False  # a request of an earlier step may have been executed, or may still be
         self._until = time.monotonic() + wait_ms / 1000
 
     def wait_ms(self) -> int:
@@ -154,16 +155,30 @@ def failure_of(lease: BaseLease, status: int) -> _errors.Error:
     return lease._failure(status)
 
 
-def give_up(leases: Sequence[BaseLease], failures: list[_errors.Error], wait_ms: int) -> bool:
+def _excludes_effects(failure: BaseException) -> bool:
+    """It says that no request of the call lasts, or is under way, and that the call may succeed later."""
+    return isinstance(failure, _errors.Unreachable) or (isinstance(failure, _errors.BackendError) and failure.retryable)
+
+
+def give_up(leases: Sequence[BaseLease], failures: list[_errors.Error], left: Left) -> bool:
     """After a try of several names at once: False if all are held; True if waiting may mend what is missing; else raises."""
     if not failures:
         failures = [_lost_meanwhile(_errors.BUSY, lease) for lease in leases if not lease.held]
+    unsure = [failure for failure in failures if isinstance(failure, _errors.Indeterminate)]
     for failure in failures:
-        passes = isinstance(failure, (_errors.Busy, _errors.Unreachable, _errors.Indeterminate)) or (
-            isinstance(failure, _errors.BackendError) and failure.retryable)
-        if wait_ms == 0 or not passes:
+        if left.whole_ms == 0:
+            raise unsure[0] if unsure and _excludes_effects(failure) else failure
+        if not isinstance(failure, (_errors.Busy, _errors.Indeterminate)) and not _excludes_effects(failure):
             raise failure
+    left.unsure = bool(unsure)
     return bool(failures)
+
+
+def drop_failed(found: Sequence[BaseLease], left: Left, failure: BaseException) -> None:
+    """The steps after that try have failed, and the caller raises this, unless it would deny that something may be left of it."""
+    drop_all(found)
+    if left.unsure and isinstance(failure, _errors.Error) and _excludes_effects(failure):
+        raise _errors.indeterminate(failure)
 
 
 def drop_lost(found: list[AnyLease], left: Left) -> None:

@@ -65,14 +65,63 @@ def test_many_when_it_gives_up(client):
     """A server that is away may come back, within the timeout."""
     unreachable, invalid = mortise.Unreachable("away"), mortise.Invalid("bad")
     with client.lock("a") as lease:
-        assert give_up([lease], [], 0) is False and give_up([lease], [unreachable], 5000) is True
+        assert give_up([lease], [], Left(0)) is False and give_up([lease], [unreachable], Left(5000)) is True
         for failures, wait_ms, failure in (([unreachable], 0, mortise.Unreachable), ([unreachable, invalid], 5000, mortise.Invalid)):
             with pytest.raises(failure):
-                give_up([lease], failures, wait_ms)
+                give_up([lease], failures, Left(wait_ms))
     with pytest.raises(mortise.Busy, match="was lost while"):
-        give_up([lease], [], 0)
+        give_up([lease], [], Left(0))
     with pytest.raises(mortise.TimedOut, match="was lost while"):
         drop_lost([lease], Left(0))
+
+
+def refused():
+    failure = mortise.BackendError("no room")
+    failure.retryable, failure.native, failure.driver = True, 7, "redis"
+    return failure
+
+
+def end_with(patch, tries, waits):
+    """The tries of the main thread or of asyncio end as said, and the wait for the first name as well."""
+    tries = iter(tries)
+
+    def wait(*_):
+        raise waits
+
+    async def wait_async(*_):
+        raise waits
+
+    patch.setattr("mortise._client.failure_of", lambda *_: next(tries))
+    patch.setattr("mortise._aio.failures_of", lambda *_: list(tries))
+    patch.setattr(mortise.Client, "_acquire", wait)
+    patch.setattr("mortise._aio.acquire", wait_async)
+
+
+@pytest.mark.parametrize("kind", ["main", "asyncio"])
+@pytest.mark.parametrize("first", [lambda: mortise.Unreachable("away"), refused])
+def test_many_with_an_unsure_request(client, other, monkeypatch, kind, first):
+    """Unreachable, or a refusal that may pass, would say that nothing may be left in the backend."""
+    async def many_async(timeout):
+        await client.alock_many(["a", "b", "c"], timeout=timeout)
+
+    def many(timeout, tries):
+        with monkeypatch.context() as patch, pytest.raises(mortise.Error) as failed:
+            end_with(patch, tries, failure)
+            if kind == "asyncio":
+                asyncio.run(many_async(timeout))
+            else:
+                client.lock_many(["a", "b", "c"], timeout=timeout).acquire()
+        return failed.value
+
+    failure, busy, lost = first(), mortise.Busy("held"), mortise.Indeterminate("no reply")
+    with other.lock("a"), other.lock("b"), other.lock("c"):
+        assert many(0, [failure, busy, lost]) is lost
+        assert many(0, [busy, failure, lost]) is busy
+        assert many(0, [failure, busy, failure]) is failure
+        found = many(60, [busy, lost, failure])
+        assert type(found) is mortise.Indeterminate and str(found) == str(failure)
+        assert (found.native, found.driver, found.retryable) == (failure.native, failure.driver, failure.retryable)
+        assert many(60, [busy, busy, failure]) is failure
 
 
 @pytest.mark.parametrize("kind", ["main", "thread"])
