@@ -218,7 +218,7 @@ def test_many_when_the_server_hangs(redis_server, kind):
                     asyncio.run(many_async(client))
                 else:
                     client.lock_many(names, timeout=0.3).acquire()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 5
         finally:
             redis_server.do("thaw")
 
