@@ -154,6 +154,8 @@ MORTISE_API mortise_status mortise_open(const char *where, mortise_client **clie
  *     while (mortise_close(client, NULL) == MORTISE_CLOSING && mortise_dispatch(client) >= 0)
  *         continue;
  *
+ * If another thread has ended the client meanwhile, mortise_dispatch() returns CLOSED; one more close then returns CLOSED too.
+ *
  * Inside a callback of the same client, mortise_close() does not wait for that callback. If no other callback waits,
  * it returns as above. Otherwise it returns CLOSING; the other callbacks run on the same thread as soon as the calling
  * callback has returned, and then the client ends by itself. */

@@ -99,9 +99,12 @@ static inline void rig_forget(struct rig *rig)
 static inline mortise_status rig_close_any(struct rig *rig)
 {
     rig_forget(rig);
-    mortise_status status = mortise_close(rig->handle, NULL);
-    while (status == MORTISE_CLOSING && mortise_dispatch(rig->handle) >= 0)
-        status = mortise_close(rig->handle, NULL); /* callbacks run only in dispatch */
+    mortise_status status;
+    while ((status = mortise_close(rig->handle, NULL)) == MORTISE_CLOSING) {
+        int ran = mortise_dispatch(rig->handle); /* callbacks run only there */
+        if (ran < 0 && ran != MORTISE_CLOSED)    /* CLOSED: another thread has ended it meanwhile */
+            break;
+    }
     return status;
 }
 
