@@ -52,6 +52,7 @@ struct release_call {
 
     struct client *client;
     struct claim *claim;
+    int64_t until_ns; /* several: when the wait for the answer ends, which is that for the others too */
     struct called called;
     mortise_status status;
     mortise_error detail;

@@ -19,17 +19,26 @@ static mortise_status lease_enter(mortise_lease *lease, struct claim **claim,
     return client_enter(handle, client, error);
 }
 
-/* Waits for the answer to a release; it goes on in the background if none comes. */
-static void await_release(struct client *client, struct claim *claim, struct release_wait *wait)
+static int64_t release_until_ns(const struct client *client)
 {
+    return clock_after_ms(clock_now(), client->locks.settings.unreachable_timeout_ms);
+}
+
+/* Waits for the answer to a release; it goes on in the background if none comes. */
+static void await_release(const struct release_call *call, struct release_wait *wait)
+{
+    struct client *client = call->client;
     if (sleeper_done(&wait->sleeper)) /* it was answered at once: not worth a look at the clock */
         return;
-    int64_t until = clock_after_ms(clock_now(), client->locks.settings.unreachable_timeout_ms);
-    if (pump_wait(&client->pump, &wait->sleeper, until))
+    int64_t until_ns = call->several ? call->until_ns : release_until_ns(client);
+    /* the wait for a lease of another client may have taken all the time, in which nobody read the answers of this one */
+    if (call->several && clock_now() >= until_ns)
+        pump_turn(&client->pump);
+    if (pump_wait(&client->pump, &wait->sleeper, until_ns))
         return;
     pthread_mutex_lock(&client->locks.lock);
     if (!sleeper_done(&wait->sleeper)) /* else the claim may be another one's already */
-        claim_detach_locked(claim);
+        claim_detach_locked(call->claim);
     locks_unlock(&client->locks, START_NOW);
 }
 
@@ -85,13 +94,15 @@ mortise_status call_begin_release(struct release_call *call, mortise_lease *leas
     locks_unlock(locks, call->waits && !call->several ? START_NOW : START_SOON);
     if (calls_back)
         events_drain(&client->events, lease);
+    if (call->several)
+        call->until_ns = release_until_ns(client);
     return MORTISE_OK;
 }
 
 mortise_status call_end_release(struct release_call *call)
 {
     if (call->waits) {
-        await_release(call->client, call->claim, &call->wait);
+        await_release(call, &call->wait);
         call->status = call->wait.status;
     }
     if (call->status != MORTISE_OK)

@@ -307,6 +307,47 @@ static void test_opposite_order(void)
     CU_ASSERT_EQUAL(sim->claims(), 0);
 }
 
+/* ---- a release that is not answered ---------------------------------------------------------------- */
+
+enum { FIVE = 5 };
+static const char *const five[FIVE] = {"a", "b", "c", "d", "e"};
+
+static void *release_five(void *argument)
+{
+    (void)argument;
+    outcome = mortise_release_many(leases, FIVE, &error);
+    return NULL;
+}
+
+static bool released(void *thread)
+{
+    return pthread_tryjoin_np(*(pthread_t *)thread, NULL) == 0;
+}
+
+/* The backend is silent: the call waits for unreachable_timeout once, and not once for each lease. */
+static void test_silent_releases(void)
+{
+    pthread_t thread;
+    rig_open(&rig, "ttl = 1h\nhandover_max = 0\nunreachable_timeout = 2s\n");
+    CU_ASSERT_EQUAL_FATAL(many(five, FIVE, TRY), MORTISE_OK);
+    int silent = SCRIPT(.kinds = OP(RELEASE), .fate = SIM_SILENT);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, release_five, NULL), 0);
+    CU_ASSERT(sim->wait_hits(silent, FIVE, TEST_PATIENCE_MS));
+    /* when it is due, time goes on more slowly: its thread may have to wait for its turn */
+    int ms = 0;
+    while (!test_poll(released, &thread, ms >= 2000 && ms < 4000 ? 300 : 5)) {
+        set_now(START_NS + (ms += 100) * MS);
+        watchdog_run(&rig.client->locks);
+    }
+    CU_ASSERT(ms >= 2000 && ms < 4000);
+    CU_ASSERT_EQUAL(outcome, MORTISE_INDETERMINATE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "\"a\""));
+    sim->end(silent);
+    advance_ms(5000);
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -321,6 +362,7 @@ int main(void)
         {"it times out in a try", test_times_out_in_a_try},
         {"lost meanwhile", test_lost_meanwhile},
         {"opposite order", test_opposite_order},
+        {"releases that are not answered", test_silent_releases},
         CU_TEST_INFO_NULL,
     };
     return rig_run("many", tests);
