@@ -43,7 +43,10 @@ static int by_name(const void *a, const void *b)
 static void prepare_part(struct many *many, struct part *part, bool try_once)
 {
     struct waiter *waiter = &part->waiter;
+    /* a request of an earlier round may be executed yet: for mortise_acquire() all of it would be one call */
+    bool unsure = waiter->unsure || part->status == MORTISE_INDETERMINATE;
     memcpy(waiter, &many->model, offsetof(struct waiter, async));
+    waiter->unsure = unsure;
     waiter->async = false;
     waiter->error = &part->error;
     waiter->asked_ns = clock_now();
@@ -178,6 +181,25 @@ static bool hand_out(struct many *many, mortise_lease **leases)
     return all;
 }
 
+/* The part whose status and message the call returns. UNREACHABLE says that no request has an effect that lasts, or may yet have
+ * one: so it is the status only if that is true of all names. As in mortise_acquire(),
+ * the same goes for a refusal that may pass. */
+static struct part *told(struct many *many, struct part *failed_part)
+{
+    bool passes = failed_part->status == MORTISE_BACKEND && failed_part->error.retryable;
+    if (failed_part->status != MORTISE_UNREACHABLE && !passes)
+        return failed_part;
+    bool unsure = false;
+    for (size_t i = 0; i < many->count; i++) {
+        if (many->parts[i].status == MORTISE_INDETERMINATE)
+            return &many->parts[i];
+        unsure |= many->parts[i].waiter.unsure;
+    }
+    if (unsure)
+        failed_part->status = failed_part->error.status = MORTISE_INDETERMINATE;
+    return failed_part;
+}
+
 static mortise_status acquire_and_hand_out(struct many *many, mortise_lease **leases,
                                            mortise_error *error)
 {
@@ -185,6 +207,7 @@ static mortise_status acquire_and_hand_out(struct many *many, mortise_lease **le
     while ((failed_part = acquire_all(many)) == NULL)
         if (hand_out(many, leases))
             return MORTISE_OK;
+    failed_part = told(many, failed_part);
     mortise_status status = failed_part->status;
     if (error != NULL)
         *error = failed_part->error;

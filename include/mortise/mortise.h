@@ -317,7 +317,9 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
  * not block each other for ever, because each waits for a name only while it holds names that are smaller (byte by byte);
  * so acquire names that belong together in one call, not one call after the other.
  * on_state is called for a lease only once the call has all of them: possibly just before it returns.
- * Returns the statuses of mortise_acquire(); the message says which name failed. INVALID: also if a name is given twice. */
+ * Returns the statuses of mortise_acquire(); the message says which name failed. INDETERMINATE, not UNREACHABLE: also if one name
+ * could not be reached, and a request for another one may have been executed, or may still be. INVALID: also if a name is given
+ * twice. The leases that a call has when it fails are released in the background, as by mortise_release_nowait(). */
 MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
                                                 size_t n, const mortise_options *options,
                                                 mortise_lease **leases, mortise_error *error);

@@ -130,6 +130,44 @@ static void test_passing_failures(void)
     test_outlasts(MORTISE_INDETERMINATE, SIM_LOSE_REPLY);
 }
 
+/* The request for this name is executed and its reply lost; from then on the server cannot be reached for "a" and for it. */
+static void lose_reply_and_go(const char *name)
+{
+    SCRIPT(.kinds = OP(ACQUIRE), .name = name, .times = 1, .fate = SIM_LOSE_REPLY,
+           .status = MORTISE_INDETERMINATE);
+    for (int i = 0; i < 2; i++)
+        SCRIPT(.kinds = OP(ACQUIRE), .name = i == 0 ? "a" : name, .fate = SIM_REFUSE,
+               .status = MORTISE_UNREACHABLE);
+}
+
+/* UNREACHABLE would say that nothing of the call may be left in the backend. */
+static void test_unsure(void)
+{
+    start();
+    lose_reply_and_go("c");
+    CU_ASSERT_EQUAL(many(abc, 3, TRY), MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(error.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "\"c\""));
+    assert_none(3);
+    finish();
+}
+
+/* The same of a call that waits, for a name that it has tried before, or for another one. */
+static void test_unsure_and_waits(void)
+{
+    static const char *const lost[] = {"a", "c"};
+    for (int i = 0; i < 2; i++) {
+        rig_open_real(&rig, CONFIG "unreachable_timeout = 100ms\n");
+        lose_reply_and_go(lost[i]);
+        CU_ASSERT_EQUAL(many(abc, 3, TEN_SECONDS), MORTISE_INDETERMINATE);
+        CU_ASSERT_EQUAL(error.status, MORTISE_INDETERMINATE);
+        assert_none(3);
+        rig_close(&rig);
+        CU_ASSERT_EQUAL(sim->claims(), 0);
+        sim->reset();
+    }
+}
+
 static bool has_waiter(void *name)
 {
     return sim->waiters(name) > 0;
@@ -356,6 +394,8 @@ int main(void)
         {"invalid", test_invalid},
         {"a request fails", test_fails},
         {"failures that pass", test_passing_failures},
+        {"UNREACHABLE, and an unsure request", test_unsure},
+        {"UNREACHABLE, and an unsure request before the wait", test_unsure_and_waits},
         {"it waits for one name", test_waits},
         {"one deadline", test_one_deadline},
         {"it times out", test_times_out},
