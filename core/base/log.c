@@ -185,6 +185,8 @@ void log_line(int level, const char *format, ...)
 
 void mortise_on_log(mortise_log_callback function, void *user_data)
 {
+    int cancel_state; /* a thread that was canceled while it waits would keep the lock for ever */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&lock);
     if (!written_ready)
         make_cond_locked();
@@ -193,6 +195,7 @@ void mortise_on_log(mortise_log_callback function, void *user_data)
     while (calling && !inside)
         pthread_cond_wait(&written, &lock);
     pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 /* No thread can be had: what stderr takes at once. A pipe that is ready takes a line whole. A callback that the application
@@ -217,6 +220,8 @@ static void put_at_once_locked(void)
 void log_flush(int64_t patience_ms)
 {
     struct timespec until;
+    int cancel_state; /* the thread that ends the program may be canceled, too */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += patience_ms / 1000;
     until.tv_nsec += patience_ms % 1000 * 1000000;
@@ -233,6 +238,7 @@ void log_flush(int64_t patience_ms)
         if (pthread_cond_timedwait(&written, &lock, &until) == ETIMEDOUT)
             break;
     pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 /* The program ends by exit(), or returns from main: its last lines still come out. */

@@ -16,7 +16,7 @@ SLAB_DEFINE(client_slab, struct client);
 static _Thread_local unsigned calls;
 static _Thread_local int cancel_state;
 
-static void begin_call(void)
+void client_begin_call(void)
 {
     if (calls++ == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
@@ -63,7 +63,7 @@ mortise_status client_enter(mortise_client *handle, struct client **client, mort
                       "the client was opened by the parent process: open one in the child");
     }
     *client = found;
-    begin_call();
+    client_begin_call();
     return MORTISE_OK;
 }
 
@@ -94,7 +94,7 @@ bool client_enter_closing(mortise_client *handle, struct client **client)
         return false;
     }
     *client = found;
-    begin_call();
+    client_begin_call();
     return true;
 }
 

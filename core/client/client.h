@@ -79,9 +79,11 @@ extern struct slab client_slab;
  * thread that ended inside one would take locks with it. Calls may be nested. */
 mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
 void client_leave(struct client *client);
-/* The two parts of client_leave(), and the second part of client_enter(). */
+/* The two parts of client_leave(). */
 void client_count_out(struct client *client);
 void client_end_call(void);
+/* The second part of client_enter(), alone for a call that enters no client. client_end_call() follows. */
+void client_begin_call(void);
 /* Like client_enter(), for a client that is closing. The caller may use only its callbacks and its state. */
 bool client_enter_closing(mortise_client *handle, struct client **client);
 /* The handle is one of this client, and the client is being closed. Any thread, also when the client is gone. */

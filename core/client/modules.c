@@ -56,18 +56,27 @@ static bool list_core(mortise_module_callback each, void *user_data)
     return more;
 }
 
-mortise_status mortise_modules(const char *where, mortise_module_callback each, void *user_data,
-                               mortise_error *error)
+static mortise_status list_modules(const char *where, mortise_module_callback each, void *user_data,
+                                   mortise_error *error)
 {
     struct config *config;
-    if (each == NULL)
-        return failed(error, MORTISE_INVALID, "mortise_modules: no callback");
     mortise_status status = config_load(where, &config, error);
     if (status != MORTISE_OK)
         return status;
     if (list_core(each, user_data))
         status = loader_scan(config, each, user_data, error);
     config_free(config);
+    return status;
+}
+
+mortise_status mortise_modules(const char *where, mortise_module_callback each, void *user_data,
+                               mortise_error *error)
+{
+    if (each == NULL)
+        return failed(error, MORTISE_INVALID, "mortise_modules: no callback");
+    client_begin_call();
+    mortise_status status = list_modules(where, each, user_data, error);
+    client_end_call();
     return status;
 }
 
@@ -86,12 +95,11 @@ static void print_schema(const mortise_module *module, void *argument)
         of->write(text, strlen(text), of->user_data);
 }
 
-mortise_status mortise_schema(const char *where, const char *module, mortise_text_callback write,
-                              void *user_data, mortise_error *error)
+static mortise_status tell_schema(const char *where, const char *module,
+                                  mortise_text_callback write, void *user_data,
+                                  mortise_error *error)
 {
     struct config *config;
-    if (module == NULL || write == NULL)
-        return failed(error, MORTISE_INVALID, "mortise_schema: no module or no callback");
     mortise_status status = config_load(where, &config, error);
     if (status != MORTISE_OK)
         return status;
@@ -100,5 +108,16 @@ mortise_status mortise_schema(const char *where, const char *module, mortise_tex
     if (status == MORTISE_OK && !of.found)
         status = failed(error, MORTISE_NOTSUP, "module \"%s\" has no schema to print", module);
     config_free(config);
+    return status;
+}
+
+mortise_status mortise_schema(const char *where, const char *module, mortise_text_callback write,
+                              void *user_data, mortise_error *error)
+{
+    if (module == NULL || write == NULL)
+        return failed(error, MORTISE_INVALID, "mortise_schema: no module or no callback");
+    client_begin_call();
+    mortise_status status = tell_schema(where, module, write, user_data, error);
+    client_end_call();
     return status;
 }

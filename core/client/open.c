@@ -259,8 +259,8 @@ static void undo_open(struct client *client)
     client_drop(client);
 }
 
-mortise_status client_open(const char *where, const struct open_how *how, mortise_client **handle,
-                           mortise_error *error)
+static mortise_status open_client(const char *where, const struct open_how *how,
+                                  mortise_client **handle, mortise_error *error)
 {
     struct client *client = client_new();
     if (client == NULL) {
@@ -286,6 +286,15 @@ mortise_status client_open(const char *where, const struct open_how *how, mortis
     pump_attach(&client->pump, client->top);
     *handle = slot_handle(&client->slot);
     return MORTISE_OK;
+}
+
+mortise_status client_open(const char *where, const struct open_how *how, mortise_client **handle,
+                           mortise_error *error)
+{
+    client_begin_call();
+    mortise_status status = open_client(where, how, handle, error);
+    client_end_call();
+    return status;
 }
 
 mortise_status mortise_open(const char *where, mortise_client **handle, mortise_error *error)

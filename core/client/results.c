@@ -149,10 +149,11 @@ mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_
     if (status == MORTISE_OK && query->list_failed)
         status = failed(error, MORTISE_NOMEM, "list: out of memory");
     size_t strip = client->locks.settings.namespace_len;
-    client_leave(client); /* the callback may close it */
+    client_count_out(client); /* the callback may close it */
     if (status == MORTISE_OK)
         tell_list(query, strip, each, user_data);
     query_free(query);
+    client_end_call();
     return status;
 }
 
@@ -181,9 +182,10 @@ mortise_status mortise_holders(mortise_client *handle, const char *name, mortise
     if (status == MORTISE_OK && query->list_failed)
         status = failed(error, MORTISE_NOMEM, "list holders: out of memory");
     size_t strip = client->locks.settings.namespace_len;
-    client_leave(client); /* the callback may close it */
+    client_count_out(client); /* the callback may close it */
     if (status == MORTISE_OK)
         tell_list(query, strip, each, user_data);
     query_free(query);
+    client_end_call();
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,6 +263,70 @@ static void test_callback_ends(void)
     heard.blocks = false;
 }
 
+static _Atomic int canceled_tid;
+
+static void *stop_hearing_canceled(void *argument)
+{
+    pthread_cancel(pthread_self()); /* pending from here on */
+    atomic_store(&canceled_tid, (int)syscall(SYS_gettid));
+    mortise_on_log(NULL, NULL);
+    test_count_add(argument, 1);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The thread has slept in the call; or it is gone. */
+static bool waits_or_gone(void *argument)
+{
+    char path[64], text[256] = "";
+    int tid = atomic_load(&canceled_tid);
+    (void)argument;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    FILE *file = tid == 0 ? NULL : fopen(path, "re");
+    if (file != NULL && fgets(text, sizeof(text), file) == NULL)
+        text[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    const char *name_end = strrchr(text, ')');
+    return tid != 0 && (name_end == NULL || strncmp(name_end, ") S", 3) == 0);
+}
+
+/* The program: a thread that is to be canceled waits in the call, and does not take the lock of the log with it. Else this
+ * would not end. */
+static void canceled_in_on_log(void)
+{
+    static struct test_count stopped = TEST_COUNT_INIT;
+    pthread_t thread;
+    void *result;
+    heard.blocks = true;
+    mortise_on_log(hear, &heard);
+    log_line(4, "mortise: slow");
+    CU_ASSERT(test_count_wait(&heard.entered, 1));
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, stop_hearing_canceled, &stopped) == 0);
+    CU_ASSERT(test_poll(waits_or_gone, NULL, TEST_PATIENCE_MS));
+    test_count_add(&heard.go, 1);
+    pthread_join(thread, &result);
+    CU_ASSERT_PTR_EQUAL(result, PTHREAD_CANCELED);
+    CU_ASSERT_EQUAL_FATAL(test_count_get(&stopped), 1);
+    log_line(4, "mortise: later");
+    log_flush(TEST_PATIENCE_MS);
+}
+
+static void test_canceled(void)
+{
+    int status;
+    pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0) {
+        alarm(30);
+        dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+        execl(self, self, "canceled", (char *)NULL);
+        _exit(127);
+    }
+    CU_ASSERT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* ---- what a line is -------------------------------------------------------------------------------- */
 
 /* A module's text cannot pass for a line of its own. */
@@ -371,6 +436,7 @@ int main(int argc, char **argv)
         {"a text of two lines", test_one_line},
         {"a callback", test_callback},
         {"the end of a callback", test_callback_ends},
+        {"a canceled thread", test_canceled},
         {"a program without stderr", test_no_stderr},
         {"the thread ends", test_thread_ends},
         {"the end of a program", test_end_of_a_program},
@@ -388,7 +454,13 @@ int main(int argc, char **argv)
         {"last words alone", last_words_alone},
         CU_TEST_INFO_NULL,
     };
+    static const CU_TestInfo canceled[] = {
+        {"canceled", canceled_in_on_log},
+        CU_TEST_INFO_NULL,
+    };
     self = argv[0];
+    if (argc > 1 && strcmp(argv[1], "canceled") == 0)
+        return rig_run("log", canceled);
     if (argc > 1)
         return rig_run("log", strcmp(argv[1], "last words") == 0 ? words : alone);
     return rig_run("log", tests);

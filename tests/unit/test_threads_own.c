@@ -76,6 +76,71 @@ static void test_cancellation(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
+static bool see_info(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    (void)user_data;
+    pthread_testcancel();
+    return true;
+}
+
+static bool see_module(const mortise_module_info *info, const mortise_option_info *options,
+                       size_t option_count, const char *problem, void *user_data)
+{
+    (void)info;
+    (void)options;
+    (void)option_count;
+    (void)problem;
+    (void)user_data;
+    pthread_testcancel();
+    return true;
+}
+
+static void see_text(const char *text, size_t length, void *user_data)
+{
+    (void)text;
+    (void)length;
+    (void)user_data;
+    pthread_testcancel();
+}
+
+static char config[300];
+static _Atomic int steps;
+
+/* CUnit's asserts are for the thread that joins this one. */
+static void *use_all_canceled(void *argument)
+{
+    mortise_client *client = argument;
+    pthread_cancel(pthread_self()); /* pending from here on */
+    atomic_fetch_add(&steps, mortise_list(client, NULL, see_info, NULL, NULL) == MORTISE_OK);
+    atomic_fetch_add(&steps, mortise_holders(client, "a", see_info, NULL, NULL) == MORTISE_OK);
+    atomic_fetch_add(&steps, mortise_modules(config, see_module, NULL, NULL) == MORTISE_OK);
+    atomic_fetch_add(&steps, mortise_schema(config, "sim", see_text, NULL, NULL) == MORTISE_NOTSUP);
+    atomic_fetch_add(&steps, mortise_open(config, &client, NULL) == MORTISE_OK);
+    atomic_fetch_add(&steps, mortise_close(client, NULL) == MORTISE_OK);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Those that need no client, too, and callbacks on the thread of the call. */
+static void test_canceled_calls(void)
+{
+    pthread_t thread;
+    mortise_lease *lease;
+    void *result = NULL;
+    atomic_store(&steps, 0);
+    snprintf(config, sizeof(config), "%s/canceled.conf", rig_folder);
+    CU_ASSERT_FATAL(test_file_write(config, "[mortise]\ndriver = sim\nlog = none\n"));
+    rig_open_real(&rig, "");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, use_all_canceled, rig.handle), 0);
+    pthread_join(thread, &result);
+    CU_ASSERT_PTR_EQUAL(result, PTHREAD_CANCELED);
+    CU_ASSERT_EQUAL(atomic_load(&steps), 6);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
 static int64_t own_cpu_ms(void)
 {
     struct timespec used;
@@ -206,6 +271,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"they block signals", test_block_signals},
         {"a thread can be canceled as before", test_cancellation},
+        {"calls that a canceled thread makes", test_canceled_calls},
         {"no descriptor is left for the watchdog", test_no_watchdog},
         {"no descriptor is left for an epoll", test_no_epoll},
         {"the watchdog ends once", test_watchdog_ends_once},
