@@ -183,6 +183,11 @@ void log_line(int level, const char *format, ...)
     pthread_mutex_unlock(&lock);
 }
 
+bool log_inside(void)
+{
+    return inside;
+}
+
 void mortise_on_log(mortise_log_callback function, void *user_data)
 {
     int cancel_state; /* a thread that was canceled while it waits would keep the lock for ever */

@@ -15,6 +15,8 @@ void log_line(int level, const char *format, ...) __attribute__((format(printf, 
 /* Waits until what was queued before is written, but no longer than patience_ms. */
 void log_flush(int64_t patience_ms);
 
+bool log_inside(void); /* this thread runs the callback of mortise_on_log() */
+
 /* Around a fork. In the child the buffer is empty: the lines are the parent's. */
 void log_before_fork(void);
 void log_after_fork(bool in_child);

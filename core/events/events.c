@@ -2,6 +2,7 @@
 #include "events/events.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/slab.h"
 
 #include <signal.h>
@@ -191,7 +192,7 @@ static bool runs_here_locked(const struct events *events)
 
 void events_drain(struct events *events, const mortise_lease *lease)
 {
-    if (events_inside())
+    if (events_inside() || log_inside())
         return;
     pthread_mutex_lock(&events->lock);
     while (events->running && events->running_lease == lease && !events->closed_inside)

@@ -87,7 +87,7 @@ void events_forget(struct events *events, struct notice *notice);
 
 bool events_inside(void); /* this thread runs a callback, of any executor */
 /* Waits until no on_state of the lease runs on another thread. Inside a callback it does not wait: two callbacks that
- * release each other's leases would wait for each other. Nor does it wait for a callback that closes its client, because
+ * release each other's leases would wait for each other. So would that of mortise_on_log() and an on_state that replaces it. Nor does it wait for a callback that closes its client, because
  * that close may be waiting for this thread. */
 void events_drain(struct events *events, const mortise_lease *lease);
 /* An on_state of this lease runs on another thread. */

@@ -175,9 +175,9 @@ typedef enum mortise_lease_state {
  * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
  * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
  * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
- * or UNREACHABLE. One exception: a release inside a callback (of any client) does not wait for an on_state of that
- * lease that already runs on another thread, because two such callbacks could wait for each other. In that case, use
- * mortise_on_state_runs(). */
+ * or UNREACHABLE. One exception: a release inside a callback (of any client, or that of mortise_on_log()) does not wait
+ * for an on_state of that lease that already runs on another thread, because two such callbacks could wait for each other.
+ * In that case, use mortise_on_state_runs(). */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 

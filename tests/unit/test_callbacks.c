@@ -2,6 +2,8 @@
  * a time, and never on a thread that others depend on. Every call works inside a callback, except waiting for a lock. */
 #include "callbacks_test.h"
 
+#include "base/log.h"
+
 static struct outcome got;
 
 /* ---- inside a callback ---------------------------------------------------------------------------- */
@@ -319,6 +321,61 @@ static void test_callbacks_release_each_other(void)
     }
 }
 
+/* ---- a lease's callback, and that of the log -------------------------------------------------------- */
+
+static struct {
+    struct test_count logs, runs, released, over;
+    mortise_lease *lease;
+    mortise_status status;
+    bool runs_elsewhere;
+} crossed = {.logs = TEST_COUNT_INIT,
+             .runs = TEST_COUNT_INIT,
+             .released = TEST_COUNT_INIT,
+             .over = TEST_COUNT_INIT};
+
+static void release_in_log(int level, const char *line, void *user_data)
+{
+    (void)level;
+    (void)line;
+    (void)user_data;
+    test_count_add(&crossed.logs, 1);
+    if (!test_count_wait(&crossed.runs, 1))
+        return;
+    crossed.status = mortise_release(crossed.lease, NULL);
+    crossed.runs_elsewhere = mortise_on_state_runs(rig.handle, crossed.lease);
+    test_count_add(&crossed.released, 1);
+}
+
+static void replace_log(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    (void)lease;
+    (void)state;
+    (void)user_data;
+    test_count_add(&crossed.runs, 1);
+    mortise_on_log(NULL, NULL); /* waits for the other one */
+    test_count_add(&crossed.over, 1);
+}
+
+/* The one releases the lease of the other, which waits for the one: neither waits for ever. */
+static void test_release_in_a_log_callback(void)
+{
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a",
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 200, .no_renew = true,
+                                        .on_state = replace_log),
+                        &crossed.lease, NULL),
+        MORTISE_OK);
+    mortise_on_log(release_in_log, NULL);
+    log_line(4, "mortise: a line");
+    CU_ASSERT_FATAL(test_count_wait(&crossed.logs, 1));
+    CU_ASSERT_FATAL(test_count_wait(&crossed.released, 1));
+    CU_ASSERT_EQUAL(crossed.status, MORTISE_LOST);
+    CU_ASSERT_TRUE(crossed.runs_elsewhere);
+    CU_ASSERT_FATAL(test_count_wait(&crossed.over, 1));
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
 /* ---- the descriptor -------------------------------------------------------------------------------- */
 
 static void test_descriptor(void)
@@ -408,6 +465,7 @@ int main(void)
         {"a release waits, after a loss that a call saw", test_release_waits_after_a_loss},
         {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
         {"callbacks release each other's leases", test_callbacks_release_each_other},
+        {"a callback of the log releases a lease", test_release_in_a_log_callback},
         {"the descriptor", test_descriptor},
         {"no dispatch without a descriptor", test_dispatch_without_a_descriptor},
         {"a descriptor asked for late", test_descriptor_late},
