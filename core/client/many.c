@@ -104,6 +104,18 @@ static void give_back_from(struct many *many, size_t first)
     }
 }
 
+/* A close of the client spends the handles of all leases. */
+static mortise_status explain_lost(struct many *many, struct part *part)
+{
+    struct locks *locks = &many->client->locks;
+    pthread_mutex_lock(&locks->lock);
+    bool closing = locks->closing;
+    locks_unlock(locks, START_NOW);
+    return closing ? failed(&part->error, MORTISE_CLOSED, "the client was closed: open another one")
+                   : failed(&part->error, MORTISE_BUSY,
+                            "mortise_acquire_many: a lease was lost while others were missing");
+}
+
 static void drop_lost(struct many *many)
 {
     for (size_t i = 0; i < many->count; i++) {
@@ -112,8 +124,7 @@ static void drop_lost(struct many *many)
             continue;
         mortise_release_nowait(part->lease, NULL);
         part->lease = NULL;
-        part->status = failed(&part->error, MORTISE_BUSY,
-                              "mortise_acquire_many: a lease was lost while others were missing");
+        part->status = explain_lost(many, part);
     }
 }
 

@@ -1,15 +1,5 @@
 /* test_many.c - several names at once: all or none, in whatever order they are given. */
-#include "rig.h"
-
-#include <pthread.h>
-
-#define CONFIG "ttl = 3s\nhandover_max = 0\n"
-#define TEN_SECONDS MORTISE_OPTIONS(.wait_ms = 10000)
-
-static struct rig rig, other;
-static mortise_lease *leases[8];
-static mortise_error error;
-static const char *const abc[] = {"c", "a", "b"};
+#include "many_test.h"
 
 static void start(void)
 {
@@ -24,19 +14,6 @@ static void finish(void)
     ASSERT_NOTHING_LEFT();
     rig_close(&rig);
     rig_close(&other);
-}
-
-static mortise_status many(const char *const *names, size_t n, const mortise_options *options)
-{
-    memset(leases, 0xee, sizeof(leases));
-    memset(&error, 0, sizeof(error));
-    return mortise_acquire_many(rig.handle, names, n, options, leases, &error);
-}
-
-static void assert_none(size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        CU_ASSERT_PTR_NULL(leases[i]);
 }
 
 static void test_all(void)
@@ -168,22 +145,6 @@ static void test_unsure_and_waits(void)
     }
 }
 
-static bool has_waiter(void *name)
-{
-    return sim->waiters(name) > 0;
-}
-
-static mortise_status outcome;
-static const char *const *wanted;
-static const mortise_options *wanted_options;
-
-static void *acquire(void *argument)
-{
-    (void)argument;
-    outcome = many(wanted, 3, wanted_options);
-    return NULL;
-}
-
 /* Waits for one name, holds the smaller ones, and not the larger ones. */
 static void test_waits(void)
 {
@@ -192,7 +153,6 @@ static void test_waits(void)
     rig_open_real(&rig, CONFIG);
     rig_open_real(&other, CONFIG);
     mortise_lease *held = take(&other, "b", NULL), *last;
-    wanted = abc;
     wanted_options = TEN_SECONDS;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
     CU_ASSERT(test_poll(has_waiter, b, TEST_PATIENCE_MS));
@@ -232,7 +192,6 @@ static void test_one_deadline(void)
     rig_open_real(&rig, CONFIG);
     rig_open_real(&other, CONFIG);
     mortise_lease *first = take(&other, a, NULL), *second = take(&other, b, NULL);
-    wanted = abc;
     wanted_options = TEN_SECONDS;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
     CU_ASSERT(test_poll(has_waiter, a, TEST_PATIENCE_MS));
@@ -290,7 +249,6 @@ static void test_lost_meanwhile(void)
     rig_open_real(&rig, "ttl = 100ms\nhandover_max = 0\n");
     rig_open_real(&other, CONFIG);
     mortise_lease *held = take(&other, "b", NULL);
-    wanted = abc;
     wanted_options = MORTISE_OPTIONS(.wait_ms = 10000, .on_state = on_state, .user_data = &states);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
     CU_ASSERT(test_poll(has_waiter, b, TEST_PATIENCE_MS));
