@@ -100,4 +100,6 @@ void lease_call_back_locked(mortise_lease *lease, mortise_state_callback on_stat
     struct claim *claim = slab_find(&claim_slab, lease);
     claim->change.on_state = claim->loss.on_state = on_state;
     claim->change.user_data = claim->loss.user_data = user_data;
+    if (atomic_load(&claim->suspect)) /* since before there was a callback */
+        events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_SUSPECT);
 }
