@@ -11,7 +11,7 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
 
 /* The handle is live, and its deadline has not passed. */
 bool lease_is_held_locked(mortise_lease *lease, int64_t now);
-/* Such a lease has got no callback yet: it gets this one. */
+/* Such a lease has got no callback yet: it gets this one, which is called if the lease is SUSPECT already. */
 void lease_call_back_locked(mortise_lease *lease, mortise_state_callback on_state, void *user_data);
 
 /* HELD and exclusive: asks for the claim to be made shared, until that is answered. */

@@ -316,8 +316,10 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
  * names[i]; on failure all are NULL. wait_ms is the limit for all names together. Callers that want some of the same names do
  * not block each other for ever, because each waits for a name only while it holds names that are smaller (byte by byte);
  * so acquire names that belong together in one call, not one call after the other.
- * on_state is called for a lease only once the call has all of them: possibly just before it returns. A lease that has become SUSPECT
- * by then is reported.
+ * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names: it may
+ * be nearly over when the call returns OK. Look at mortise_remaining_ms().
+ * on_state is called for a lease only once the call has all of them: possibly just before it returns, with SUSPECT if the lease
+ * has become that by then.
  * Returns the statuses of mortise_acquire(); the message says which name failed. INDETERMINATE, not UNREACHABLE: also if one name
  * could not be reached, and a request for another one may have been executed, or may still be. INVALID: also if a name is given
  * twice. The leases that a call has when it fails are released in the background, as by mortise_release_nowait(). */

@@ -27,10 +27,11 @@
  *   granted, and it was asked for once                               | -        -        HELD     -
  *   granted, and an earlier reply was lost                           | -        -        ASKED    -
  *   renewed, handed over, made shared, suspect, lost, being released | -        -        ASKED    HELD
- *   GONE: released for sure, or its ttl has passed                   | -        -        FREE     FREE
+ *   GONE: the release is sure or refused**, or its ttl has passed    | -        -        FREE     FREE
  *   the client closes and leaves the claim to its ttl                | -        -        ASKED    HELD
  *
  *   *: only if nothing of the former id can be in the backend.
+ *   **: in a way that repeating it would not change. What is left in the backend ends with its ttl.
  *
  * The holes, step by step. The process dies
  *   - in WRITING: no request of the new id has left, and nothing of the former one is in the backend. The sequence number
@@ -42,7 +43,7 @@
  *   - between the grant and HELD: as ASKED. It costs some needless requests.
  *   - with a renewal on its way: a renewal of a grant that is gone does nothing (R3).
  *   - with its own release on its way: the second one finds nothing.
- *   - after GONE: FREE is stored when nothing is left, so nothing is missing.
+ *   - after GONE: FREE is stored when nothing is left that a release could remove, so nothing is missing.
  * A release names the grant id, 128 random bits that are never used twice. So a witness that is late, is started twice,
  * or was stopped for an hour cannot release a successor's claim.
  *
