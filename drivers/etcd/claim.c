@@ -269,17 +269,23 @@ void claim_uncover(struct driver *driver, struct claim *claim)
     }
 }
 
-void claim_vanish(struct driver *driver, struct claim *claim)
+/* A try: somebody holds the lock, for as long as nobody knows. Any other acquire is a repeated one, and what the first one got is
+ * lost: the core may ask again at once, under another grant, and that one waits for its turn. */
+static void answer_busy(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
-    claim->made = false;
     claim->op = NULL;
+    op->hint_ms = (op->flags & MORTISE_OP_TRY) != 0 ? -1 : 0;
+    driver->host->complete(driver->host, op, MORTISE_BUSY);
+}
+
+void claim_vanish(struct driver *driver, struct claim *claim)
+{
+    claim->made = false;
     claim_become(driver, claim, CLAIM_GONE);
     claim_tell(driver, claim);
-    if (op != NULL) { /* a repeated acquire: what the first one got is gone */
-        op->hint_ms = -1;
-        driver->host->complete(driver->host, op, MORTISE_BUSY);
-    }
+    if (claim->op != NULL)
+        answer_busy(driver, claim);
 }
 
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status)
@@ -292,11 +298,8 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
         op->sure = true;
         driver->host->complete(driver->host, op, status);
     }
-    if (claim->op != NULL) {
-        claim->op->hint_ms = -1;
-        driver->host->complete(driver->host, claim->op, MORTISE_BUSY);
-    }
-    claim->op = NULL;
+    if (claim->op != NULL)
+        answer_busy(driver, claim);
     claim_not_late(driver, claim);
     claim_become(driver, claim, CLAIM_ENDED);
     claim_set_session(claim, NULL);

@@ -173,12 +173,13 @@ void claim_tell(struct driver *driver, struct claim *claim)
 
 /* ---- states ----------------------------------------------------------------------------------------- */
 
-/* A repeated acquire of a claim that was HELD and is so no more: what the first one got is lost. */
-static void refuse_repeat(struct driver *driver, struct claim *claim)
+/* A try: somebody holds the lock, for as long as nobody knows. Any other acquire is a repeated one, and what the first one got is
+ * lost: the core may ask again at once, under another grant, and that one waits for its turn. */
+static void answer_busy(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
     claim->op = NULL;
-    op->hint_ms = -1;
+    op->hint_ms = (op->flags & MORTISE_OP_TRY) != 0 ? -1 : 0;
     driver->host->complete(driver->host, op, MORTISE_BUSY);
 }
 
@@ -186,7 +187,7 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
 {
     bool was_held = claim->state == CLAIM_HELD || claim->state == CLAIM_GONE;
     if (claim->op != NULL && was_held && state != CLAIM_HELD)
-        refuse_repeat(driver, claim);
+        answer_busy(driver, claim);
     driver->refused_claims += (state == CLAIM_REFUSED);
     driver->refused_claims -= (claim->state == CLAIM_REFUSED);
     driver->held_claims += (state == CLAIM_HELD);
@@ -218,11 +219,8 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
         op->sure = true;
         driver->host->complete(driver->host, op, claim->lost ? MORTISE_LOST : status);
     }
-    if (claim->op != NULL) {
-        claim->op->hint_ms = -1;
-        driver->host->complete(driver->host, claim->op, MORTISE_BUSY);
-    }
-    claim->op = NULL;
+    if (claim->op != NULL)
+        answer_busy(driver, claim);
     claim_part(claim, claim->gate);
     claim_part(claim->opens, claim);
     claim_not_late(driver, claim);

@@ -342,7 +342,8 @@ static void test_repeated_too_late(void)
                          .name_len = 1,
                          .kind = MORTISE_OP_ACQUIRE,
                          .flags = MORTISE_OP_REPEAT,
-                         .ttl_ms = 1000};
+                         .ttl_ms = 1000,
+                         .hint_ms = -1};
     begin();
     struct claim *claim = make_claim(CLAIM_DELETING, MOVE_NONE);
     lease_acquire(&driver, &repeat);
@@ -352,9 +353,29 @@ static void test_repeated_too_late(void)
     make_claim(CLAIM_GONE, MOVE_NONE);
     lease_acquire(&driver, &repeat);
     CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
-    CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+    CU_ASSERT_EQUAL(repeat.hint_ms, 0);
     CU_ASSERT_PTR_NULL(driver.names);
     end_moves();
+}
+
+/* What waits for an answer when the claim's key vanishes, and when the claim ends. Only a try does not ask again at once. */
+static void test_busy(void)
+{
+    for (int is_try = 0; is_try < 2; is_try++)
+        for (int ends = 0; ends < 2; ends++) {
+            mortise_op op = {.kind = MORTISE_OP_ACQUIRE,
+                             .flags = is_try ? MORTISE_OP_TRY : MORTISE_OP_REPEAT,
+                             .hint_ms = 7};
+            begin();
+            struct claim *claim = make_claim(CLAIM_HELD, MOVE_NONE);
+            claim->op = &op;
+            if (!ends)
+                claim_vanish(&driver, claim);
+            claim_end(&driver, claim, MORTISE_OK);
+            CU_ASSERT_EQUAL(op.status, MORTISE_BUSY);
+            CU_ASSERT_EQUAL(op.hint_ms, is_try ? -1 : 0);
+            end_moves();
+        }
 }
 
 static const CU_TestInfo tests[] = {
@@ -368,6 +389,7 @@ static const CU_TestInfo tests[] = {
     {"held ones go first", test_held_first},
     {"a key has one watch", test_one_watch},
     {"repeated too late", test_repeated_too_late},
+    {"busy", test_busy},
     CU_TEST_INFO_NULL,
 };
 

@@ -199,6 +199,7 @@ static mortise_op repeat_of_acquire(void)
 {
     mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
     op.flags = MORTISE_OP_REPEAT;
+    op.hint_ms = -1;
     return op;
 }
 
@@ -217,7 +218,7 @@ static void nearly_lose(void)
 }
 
 /* The reply of an acquire was lost above the driver, and it comes again under the same grant. Before it can be answered, the
- * claim ceases to be held: that is the answer. */
+ * claim ceases to be held: that is the answer, and the caller may ask anew at once. */
 static void test_repeated_and_lost(void)
 {
     enum { EXPIRES, IS_DELETED, IS_ABANDONED, ALL };
@@ -237,7 +238,7 @@ static void test_repeated_and_lost(void)
             CU_ASSERT(fake_connect());
         CU_ASSERT(finish(&repeat));
         CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
-        CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+        CU_ASSERT_EQUAL(repeat.hint_ms, 0);
         while (how != IS_DELETED && (fake_handles == handles || !fake_connect()))
             if (!run_posted())
                 pass_time();
@@ -265,8 +266,22 @@ static void test_repeated_too_late(void)
     start(&repeat);
     CU_ASSERT_PTR_NOT_NULL(repeat.issuer);
     CU_ASSERT_EQUAL(repeat.status, MORTISE_BUSY);
-    CU_ASSERT_EQUAL(repeat.hint_ms, -1);
+    CU_ASSERT_EQUAL(repeat.hint_ms, 0);
     release_and_close(MORTISE_LOST);
+}
+
+/* A try that is BUSY says nothing of how long. */
+static void test_busy_for_a_try(void)
+{
+    mortise_op try = op_of(MORTISE_OP_ACQUIRE, 2);
+    open_connected();
+    hold();
+    try.flags = MORTISE_OP_TRY;
+    start(&try);
+    CU_ASSERT(finish(&try));
+    CU_ASSERT_EQUAL(try.status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try.hint_ms, -1);
+    release_and_close(MORTISE_OK);
 }
 
 /* ---- another list of servers ----------------------------------------------------------------------------------- */
@@ -342,6 +357,7 @@ int main(void)
         {"connected, without an answer", test_connected_without_an_answer},
         {"repeated, and lost", test_repeated_and_lost},
         {"repeated too late", test_repeated_too_late},
+        {"busy, for a try", test_busy_for_a_try},
         {"the servers change while connected", test_servers_change_while_connected},
         {"no threads", test_no_threads},
         CU_TEST_INFO_NULL};
