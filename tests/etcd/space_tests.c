@@ -65,16 +65,45 @@ static void test_no_space(void)
     client_end(other);
 }
 
+struct key_place {
+    char key[256];
+    char lease[32]; /* to which it was attached before */
+};
+
+/* The lease to which the key is attached. */
+static bool lease_of_key(const char *key, char *lease, size_t size)
+{
+    char said[4096];
+    if (!ctl_at(1, (const char *const[]){"get", key, "--write-out=json", NULL}, said, sizeof said))
+        return false;
+    const char *number = strstr(said, "\"lease\":");
+    if (number == NULL)
+        return false;
+    number += strlen("\"lease\":");
+    return snprintf(lease, size, "%.*s", (int)strspn(number, "0123456789"), number) < (int)size;
+}
+
+static bool has_moved(void *argument)
+{
+    const struct key_place *place = argument;
+    char lease[32];
+    return lease_of_key(place->key, lease, sizeof lease) && strcmp(lease, place->lease) != 0;
+}
+
 /* What is held before the leader changes cannot be held on: the next leader grants no lease to which its key could be moved. */
 static void test_another_leader(void)
 {
     mortise_client *client = client_direct("ttl=6s&unreachable_timeout=2s");
     const char *name = fresh_name();
     mortise_lease *lease = take(client, name);
+    struct key_place place = {.key = ""};
+    CHECK(key_of_name(name, "", place.key, sizeof place.key));
+    CHECK(lease_of_key(place.key, place.lease, sizeof place.lease));
     CHECK(stage_server("kill", 1));
     CHECK(stage_server("start", 1));
+    CHECK(test_poll(has_moved, &place, TEST_PATIENCE_MS)); /* there is space */
     CHECK(fill());
-    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS)); /* with space, it has moved */
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
     CHECK(stage_server("kill", 1));
     CHECK(stage_server("start", 1));
     CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
