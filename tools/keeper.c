@@ -203,7 +203,7 @@ static void wrapper_died(struct state *state)
 
 static void give_terminal_back(struct state *state)
 {
-    if (state->page->foreground && tcgetpgrp(state->setup->terminal) == state->command)
+    if (tcgetpgrp(state->setup->terminal) == state->command)
         tcsetpgrp(state->setup->terminal, state->wrapper_group);
 }
 

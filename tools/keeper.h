@@ -66,7 +66,7 @@ struct keeper_page {
     /* set before MESSAGE_START, then constant */
     bool warn_only;   /* --on-loss=warn */
     bool hide_config; /* --hide-config */
-    bool foreground;  /* the command's group gets the terminal */
+    bool foreground;  /* the command's group gets the terminal at once */
     uint64_t token; /* this, name and owner: of the first name */
     char name[MORTISE_NAME_MAX + 1];
     char owner[MORTISE_OWNER_MAX + 1];

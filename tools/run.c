@@ -8,7 +8,7 @@
  *      |           parent, and a subreaper: every process that is orphaned below it becomes its child, daemons in sessions
  *      |           of their own included. So it knows when all processes are gone, and can kill all of them without
  *      |           guessing. It blocks every signal.
- *      +- command      in a process group of its own; in the foreground of the terminal if the wrapper was.
+ *      +- command      in a process group of its own; in the foreground of the terminal if the wrapper was (run_terminal.c).
  *
  * If one of them dies:
  * - The command: the keeper waits for the rest of its family, sends DONE and ends; the wrapper releases the lock and ends
@@ -129,14 +129,15 @@ static int code_of_command(const struct run *run)
 }
 
 /* If ^C was typed while the command had the terminal, a script around the wrapper must see it too, as it would without the
- * wrapper. Otherwise it goes on with its next line. */
+ * wrapper. Otherwise it goes on with its next line. The same if it was typed for the wrapper's group, which the wrapper
+ * passed on. */
 static int typed_signal(const struct run *run)
 {
     int number = WIFSIGNALED(run->wait_status) ? WTERMSIG(run->wait_status) : 0;
 
-    if (!run->had_terminal || run->lost || number == run->passed_on)
+    if (run->lost || (number != SIGINT && number != SIGQUIT))
         return 0;
-    return number == SIGINT || number == SIGQUIT ? number : 0;
+    return (number == run->passed_on ? run->passed_on_typed : run->had_terminal) ? number : 0;
 }
 
 enum { CLOSE_SECONDS = 1 };
@@ -206,6 +207,7 @@ static int run_under_lock(struct run *run)
      * is killed now, it releases the locks. */
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
+                               .alone = typed_signal(run) == run->passed_on,
                                .signalled = was_signalled(run) || typed_signal(run) != 0};
     signals_bound(run, &end);
     release(run);
@@ -215,7 +217,7 @@ static int run_under_lock(struct run *run)
     keeper_stop(&run->keeper);
     run_say_last();
     if (end.number != 0)
-        signals_die(run, end.number);
+        signals_die(end.number, end.alone);
     return end.code;
 }
 

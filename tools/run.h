@@ -36,6 +36,8 @@ struct run {
     /* terminal: run_terminal.c */
     int terminal; /* of /dev/tty, or -1 */
     pid_t group;  /* the wrapper's own */
+    bool terminal_wanted; /* the command stopped because it needs the terminal */
+    bool terminal_shared; /* another process of the wrapper's group needed it while the command had it */
 
     /* the lock: run_wait.c */
     mortise_client *client;
@@ -74,6 +76,7 @@ struct run {
     int64_t stop_ns;    /* when TSTP last came to the wrapper alone, not to the terminal's group; 0: it did not */
     bool had_terminal;  /* the command had the terminal when it died */
     int passed_on;      /* the last of INT and QUIT that the wrapper passed on */
+    bool passed_on_typed; /* that was typed, and came to the wrapper's whole group */
     int wait_status;
 };
 
@@ -87,27 +90,33 @@ void signals_end_at_once(const struct run *run);
 void signals_held_back(const struct run *run);
 /* The command has ended, or never ran, and the rest takes as long as the backend takes. The first INT, TERM, HUP or QUIT
  * from here on limits that to two seconds, the second ends the process at once; `signalled` says that the first came
- * before. The process then ends as it would have: with end->code, or by signal end->number if that is not 0. If
- * last_words are not empty, they go to stderr first. */
+ * before. The process then ends as it would have: with end->code, or by signal end->number if that is not 0 (`alone`: see
+ * signals_die). If last_words are not empty, they go to stderr first. */
 struct bounded_end {
     int code, number;
-    bool signalled;
+    bool alone, signalled;
 };
 void signals_bound(const struct run *run, const struct bounded_end *end);
 void signals_last_words(const char *line); /* "": none */
 bool signals_is_ending(int number);
-/* The next signal, 0 if there is none. */
-int signals_next(const struct run *run);
-/* Stops this process (or its whole group) as TSTP does. Returns when it is continued, or at once if nobody could
- * continue it. */
-void signals_stop(const struct run *run, bool alone);
-/* Dies of a signal, after sending it to its group too: for ^C that was typed for the command. */
-_Noreturn void signals_die(const struct run *run, int number);
+/* The next signal, 0 if there is none. *typed (NULL is allowed): it came from the terminal, so the whole group has it. */
+int signals_next(const struct run *run, bool *typed);
+/* Stops this process alone (or its whole group) by TSTP, TTIN or TTOU. Returns when it is continued, or at once if nobody
+ * could continue it. */
+void signals_stop(const struct run *run, int number, bool alone);
+/* Whether a CONT has come that was not read yet. */
+bool signals_was_continued(void);
+/* Continues the others of the group. */
+void signals_continue_others(void);
+/* Dies of a signal; if not `alone`, its group gets it too: for ^C that was typed for the command. */
+_Noreturn void signals_die(int number, bool alone);
 
 void terminal_open(struct run *run);
 /* Whether the wrapper's group is in the foreground of the terminal. */
 bool terminal_is_ours(const struct run *run);
 bool terminal_is_commands(const struct run *run);
+/* Whether the command gets the terminal before it needs it. */
+bool terminal_is_for_command(const struct run *run);
 void terminal_give(const struct run *run);
 void terminal_take(const struct run *run);
 

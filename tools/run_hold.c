@@ -184,8 +184,9 @@ static void resume_if_renewed(struct run *run)
     run->resume_wanted = !run->warn_only && boottime_ns() >= atomic_load(&run->keeper.page->ask_ns);
     if (run->resume_wanted)
         return;
-    if (!run->ended)
+    if (!run->ended && (run->terminal_wanted || terminal_is_for_command(run)))
         terminal_give(run);
+    run->terminal_wanted = false;
     pass_on(run, SIGCONT);
 }
 
@@ -196,13 +197,6 @@ static void resume(struct run *run)
     look_for_loss(run);
     if (!run->lost || run->warn_only)
         resume_if_renewed(run); /* otherwise it stays stopped until it is killed */
-}
-
-static bool was_continued(void)
-{
-    sigset_t pending;
-
-    return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
 }
 
 enum { STOP_COUNTS_MS = 5000 };
@@ -218,22 +212,39 @@ static bool was_told_to_stop(const struct run *run)
 static void on_stopped(struct run *run, int number)
 {
     const bool typed = terminal_is_commands(run), alone = was_told_to_stop(run);
+    const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
 
     run->stop_ns = 0;
-    if ((number == SIGTTIN || number == SIGTTOU) && terminal_is_ours(run)) {
-        resume(run); /* `fg` of a running job: it wants the terminal only now */
+    /* Of a job in a pipeline, or after `fg` of a running one: it needs the terminal only now. */
+    if (wants_terminal && terminal_is_ours(run)) {
+        run->terminal_wanted = true;
+        resume(run);
         return;
     }
     if (!alone && !typed && (number == SIGSTOP || run->terminal < 0))
         return; /* somebody stopped the command by its pid, and will continue it by its pid */
-    signals_stop(run, alone);
+    /* If this is the command of another run, that one must see that the terminal is wanted. */
+    signals_stop(run, wants_terminal ? number : SIGTSTP, alone);
     /* Without a shell with job control nobody could continue the wrapper, so it was not stopped. Continue the command, or
      * the terminal would hang for ever. */
-    if (typed && !was_continued())
+    if (typed && !signals_was_continued())
         resume(run);
 }
 
-static void on_signal(struct run *run, int number)
+/* Another process of the wrapper's group needs the terminal, and was stopped by that, like the whole group. If the command has
+ * the terminal, only the wrapper can help. */
+static void on_group_wants_terminal(struct run *run, int number)
+{
+    if (terminal_is_commands(run) || terminal_is_ours(run)) {
+        run->terminal_shared = true;
+        terminal_take(run);
+        signals_continue_others();
+    } else if (number == SIGTTIN && !signals_was_continued()) {
+        signals_stop(run, number, true); /* in the background of a shell */
+    }
+}
+
+static void on_signal(struct run *run, int number, bool typed)
 {
     if (number == SIGCHLD) {
         run_reap_strangers(run); /* the keeper's socket reports its death */
@@ -243,6 +254,10 @@ static void on_signal(struct run *run, int number)
         resume(run);
         return;
     }
+    if (number == SIGTTIN || number == SIGTTOU) {
+        on_group_wants_terminal(run, number);
+        return;
+    }
     if (signals_is_ending(number)) {
         run->ending_signal = number;
         run->signal_ns = boottime_ns();
@@ -250,8 +265,10 @@ static void on_signal(struct run *run, int number)
     }
     if (number == SIGTSTP)
         run->stop_ns = boottime_ns();
-    if (number == SIGINT || number == SIGQUIT)
+    if (number == SIGINT || number == SIGQUIT) {
         run->passed_on = number;
+        run->passed_on_typed = typed;
+    }
     pass_on(run, number);
 }
 
@@ -384,7 +401,7 @@ static void fill_page(struct run *run)
     page->hide_config = run->hide_config;
     gethostname(host, sizeof host - 1);
     fill_leases(run, host, migrating);
-    page->foreground = terminal_is_ours(run);
+    page->foreground = terminal_is_for_command(run);
 }
 
 enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000, START_WITHIN_MS = 2000 };
@@ -459,8 +476,9 @@ void run_hold(struct run *run)
         send_rest(run, begin_ns);
         if (ready > 0 && fds[2].revents != 0)
             on_keeper(run);
-        for (int number; ready > 0 && !run->gone && (number = signals_next(run)) != 0;)
-            on_signal(run, number);
+        bool typed = false;
+        for (int number; ready > 0 && !run->gone && (number = signals_next(run, &typed)) != 0;)
+            on_signal(run, number, typed);
         run->gone = run->gone || run->abandoned;
     }
     settle(run);

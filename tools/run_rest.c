@@ -204,7 +204,7 @@ void run_end_family(struct run *run)
         wait_ms = kill_again_later(wait_ms);
         if (ready > 0 && fds[1].revents != 0)
             mortise_dispatch(run->client); /* a loss is noted in on_state */
-        for (int number; (number = signals_next(run)) != 0;) {
+        for (int number; (number = signals_next(run, NULL)) != 0;) {
             if (number == SIGCHLD)
                 wait_ms = KILL_AGAIN_MS; /* each death may make new orphans */
             run->leave_wanted = run->leave_wanted || signals_is_ending(number);

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP};
+static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 static const int always[] = {SIGCONT, SIGWINCH, SIGCHLD};
 /* Only blocked: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
 static const int kept_off[] = {SIGPIPE, SIGTTOU};
@@ -100,7 +100,7 @@ static _Noreturn void end_bounded(void)
     for (ssize_t n = 1; words_length > 0 && n > 0 && poll(&out, 1, 0) == 1; words_length = 0)
         n = write(STDERR_FILENO, last_words, (size_t)words_length);
     if (bounded.number != 0)
-        signals_die(NULL, bounded.number);
+        signals_die(bounded.number, bounded.alone);
     _exit(bounded.code);
 }
 
@@ -162,27 +162,51 @@ bool signals_is_ending(int number)
 
 /* ---- Reading, stopping, dying ------------------------------------------------------------------ */
 
-int signals_next(const struct run *run)
+int signals_next(const struct run *run, bool *typed)
 {
     struct signalfd_siginfo info;
 
-    return read(run->signals, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+    if (read(run->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (typed != NULL)
+        *typed = info.ssi_code == SI_KERNEL;
+    return (int)info.ssi_signo;
 }
 
-void signals_stop(const struct run *run, bool alone)
+void signals_stop(const struct run *run, int number, bool alone)
 {
     sigset_t stop;
 
-    if (!sigismember(&run->handled, SIGTSTP))
-        return; /* TSTP is ignored: the wrapper must not be stopped */
+    if (!sigismember(&run->handled, number))
+        return; /* it is ignored: the wrapper must not be stopped */
     sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    kill(alone ? getpid() : 0, SIGTSTP);
+    sigaddset(&stop, number);
+    kill(alone ? getpid() : 0, number);
     pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until somebody continues it */
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
 }
 
-_Noreturn void signals_die(const struct run *run, int number)
+bool signals_was_continued(void)
+{
+    sigset_t pending;
+
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
+}
+
+void signals_continue_others(void)
+{
+    const bool continued = signals_was_continued();
+    const struct timespec at_once = {0};
+    sigset_t own;
+
+    kill(0, SIGCONT);
+    sigemptyset(&own);
+    sigaddset(&own, SIGCONT);
+    if (!continued)
+        sigtimedwait(&own, NULL, &at_once);
+}
+
+_Noreturn void signals_die(int number, bool alone)
 {
     sigset_t set;
     const struct rlimit no_core = {0, 0};
@@ -192,8 +216,7 @@ _Noreturn void signals_die(const struct run *run, int number)
     sigemptyset(&set);
     sigaddset(&set, number);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    kill(0, number);
+    kill(alone ? getpid() : 0, number);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    (void)run;
     _exit(EXIT_SIGNAL_BASE + number);
 }

@@ -1,7 +1,13 @@
 /* run_terminal.c - who has the terminal: the wrapper's group or the command's.
  *
  * A shell gives the terminal to the job that it starts, which is the wrapper. The command runs in another group, so the
- * wrapper passes the terminal on and takes it back. SIGTTOU is always blocked. */
+ * wrapper passes the terminal on and takes it back. SIGTTOU is always blocked.
+ *
+ * The job may be more than the wrapper: a pipeline, or a script that goes on beside it (`&`). Whoever of them reads the terminal
+ * while the command has it is stopped, and so is their whole group. So there the command gets the terminal only once
+ * it needs it: TTIN or TTOU then stops it, the wrapper gives it the terminal and continues it. In the same way the terminal
+ * comes back if another process of the wrapper's group needs it then. Each such turn lets one call of the process that
+ * wanted it succeed, so both go on, as they would without a wrapper. */
 #include "run.h"
 
 #include <fcntl.h>
@@ -27,6 +33,13 @@ bool terminal_is_commands(const struct run *run)
 {
     return run->terminal >= 0 && command_group(run) > 0 &&
            tcgetpgrp(run->terminal) == command_group(run);
+}
+
+/* Not in a pipeline. Nor behind the `&` of a script: there /dev/null is stdin. */
+bool terminal_is_for_command(const struct run *run)
+{
+    return !run->terminal_shared && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
+           terminal_is_ours(run);
 }
 
 void terminal_give(const struct run *run)

@@ -231,13 +231,13 @@ static int leave_without_keeper(struct run *run, mortise_request request)
 
 static int next_ending_signal(struct run *run)
 {
-    for (int number; (number = signals_next(run)) != 0;) {
+    for (int number; (number = signals_next(run, NULL)) != 0;) {
         if (signals_is_ending(number))
             return number;
         if (number == SIGCHLD)
             run_reap_strangers(run);
-        if (number == SIGTSTP)
-            signals_stop(run, true);
+        if (number == SIGTSTP || number == SIGTTIN)
+            signals_stop(run, number, true);
     }
     return 0;
 }

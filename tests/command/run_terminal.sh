@@ -175,6 +175,64 @@ sees "and is told when it changes" '^resized'
 type_keys C-c
 sees "ended" '^(\^C)?\[130\]'
 
+what "other processes of the job read the terminal"
+# They are in the wrapper's group, and are stopped with it if they read while the command has the terminal.
+once() { echo "until [ -e $DIR/$1 ]; do sleep 0.01; done"; }
+fresh
+line "\$m run ${N}a -- sh -c 'touch $DIR/runs.1; $(once read.1)' | sh -c '$(once runs.1); echo a''sks; read x </dev/tty; echo got \$x; touch $DIR/read.1'; echo o''ver"
+sees "the next one of a pipeline asks" '^asks'
+line "hi"
+sees "and gets what is typed" '^got hi'
+sees "the pipeline ends" '^over'
+no "nothing was stopped" shows 'Stopped'
+cat >"$DIR/script" <<END
+$BIN run ${N}a -- sh -c 'touch $DIR/runs.2; $(once read.2)' &
+$(once runs.2)
+echo the script asks
+read x
+echo got \$x
+touch $DIR/read.2
+wait
+END
+fresh
+line "bash $DIR/script; echo o''ver"
+sees "a script with a run in the background asks" '^the script asks'
+line "you"
+sees "and gets what is typed" '^got you'
+sees "the script ends" '^over'
+no "nothing was stopped" shows 'Stopped'
+fresh
+line "\$m run ${N}a -- sh -c 'echo a''sks >&2; read x; echo got \$x' | cat"
+sees "a command in a pipeline asks" '^asks'
+line "there"
+sees "and gets what is typed" '^got there'
+fresh
+line "\$m run ${N}a -- \$m run ${N}b -- sh -c 'echo a''sks >&2; read x; echo got \$x' | cat"
+sees "also a run inside of a run" '^asks'
+line "inside"
+sees "gets what is typed" '^got inside'
+no "nothing was stopped" shows 'Stopped'
+fresh
+line "\$m run ${N}a -- sh -c 'echo a''sks >&2; read x; echo first \$x >&2; touch $DIR/read.3; $(once read.4); read x; echo third \$x >&2' |
+sh -c '$(once read.3); echo a''sks too; read x </dev/tty; echo second \$x; touch $DIR/read.4; cat'; echo o''ver"
+sees "one after the other: the command" '^asks'
+line "1"
+sees "reads first" '^first 1'
+sees "then another one of the pipeline" '^asks too'
+line "2"
+sees "reads" '^second 2'
+line "3"
+sees "then the command again" '^third 3'
+sees "the pipeline ends" '^over'
+no "nothing was stopped" shows 'Stopped'
+fresh
+line "for i in 1 2 3; do echo | \$m run ${N}a -- sh -c 'echo begun; sleep 1000'; done; echo af''ter"
+sees "a loop" '^begun'
+type_keys C-c
+sees "is ended by ^C as a whole, although the command does not have the terminal" '^(\^C)?\[130\]'
+no "its next round did not begin" shows '^after'
+same "once only" 1 "$(pane | grep -c '^begun')"
+
 what "the shell has the terminal back, as it was"
 fresh
 line "\$m run ${N}a -- sh -c 'kill -9 \$PPID; sleep 1000'"
