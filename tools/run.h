@@ -61,6 +61,9 @@ struct run {
     bool late;          /* the keeper began to end the command because no renewal came */
     bool told_to_end;   /* a renewal came after all, but the command was sent TERM */
     bool resume_wanted; /* the wrapper was continued; the command will be once a renewal has come */
+    int ours_fd;        /* of ours_ask(), or -1 */
+    bool ask_again;     /* a CONT came since: the wrapper may have been stopped for long after that question */
+    bool stop_again;    /* a TSTP came since */
     int ending_signal;  /* the last INT, TERM, HUP or QUIT while the command ran; 0: none */
     int64_t signal_ns;  /* when that came */
     bool leave_wanted;  /* the same, after the lock was lost */
@@ -146,6 +149,13 @@ void run_outer_holder(const char *name, int64_t pid, const char *host, char *tex
  * there; -1: there will be none. */
 int notice_ask(struct run *run);
 void notice_say(struct run *run);
+
+/* ---- run_ours.c: whether the backend still knows this run as the holder ---- */
+/* Asks, and does not wait for the answer. Returns a descriptor that polls readable once the answer is there; -1: there will
+ * be none. One question at a time. */
+int ours_ask(const struct run *run);
+/* False: the lock is another's, or free. Closes the descriptor. */
+bool ours_answer(int fd);
 
 /* Holds the lock while the command runs; returns when every process is gone. */
 void run_hold(struct run *run);

@@ -140,36 +140,6 @@ static void settle(struct run *run)
 
 /* ---- Stop and continue ----------------------------------------------------------------------- */
 
-/* The wrapper may have been stopped for long. The clock says whether the deadline has passed; only the backend knows whether
- * an operator broke the lock or another client holds it, and the next renewal may ask too late. If the backend does not
- * answer, or cannot tell, the deadline still holds and the keeper enforces it. */
-struct search {
-    uint64_t token;
-    char owner[MORTISE_OWNER_MAX + 1];
-    bool found;
-};
-
-static bool look_at_holder(const mortise_info *info, void *user_data)
-{
-    struct search *search = user_data;
-
-    search->found = info->token == search->token && strcmp(info->owner, search->owner) == 0;
-    return !search->found;
-}
-
-static bool is_still_ours(const struct run *run)
-{
-    for (size_t i = 0; i < run->count; i++) {
-        struct search search = {.token = mortise_token(run->leases[i])};
-        mortise_owner(run->leases[i], search.owner, sizeof search.owner);
-        if (mortise_holders(run->client, run->names[i], look_at_holder, &search, NULL) ==
-                MORTISE_OK &&
-            !search.found)
-            return false;
-    }
-    return true;
-}
-
 /* A keeper that somebody has stopped would not do it. */
 static void pass_on(struct run *run, int number)
 {
@@ -190,13 +160,26 @@ static void resume_if_renewed(struct run *run)
     pass_on(run, SIGCONT);
 }
 
-static void resume(struct run *run)
+static void resume_unless_lost(struct run *run)
 {
-    if (!run->lost && !run_is_lost(run) && !is_still_ours(run))
-        run->lost = true;
     look_for_loss(run);
     if (!run->lost || run->warn_only)
         resume_if_renewed(run); /* otherwise it stays stopped until it is killed */
+}
+
+/* The wrapper may have been stopped for long, and the lock may be another's: asks before the command continues. */
+static void resume(struct run *run)
+{
+    if (run->ours_fd >= 0) {
+        run->ask_again = true;
+        return;
+    }
+    look_for_loss(run);
+    run->resume_wanted = false; /* the answer comes first */
+    if (!run->lost)
+        run->ours_fd = ours_ask(run);
+    if (run->ours_fd < 0)
+        resume_unless_lost(run);
 }
 
 enum { STOP_COUNTS_MS = 5000 };
@@ -218,7 +201,8 @@ static void on_stopped(struct run *run, int number)
     /* Of a job in a pipeline, or after `fg` of a running one: it needs the terminal only now. */
     if (wants_terminal && terminal_is_ours(run)) {
         run->terminal_wanted = true;
-        resume(run);
+        if (run->ours_fd < 0 && !signals_was_continued())
+            resume_unless_lost(run); /* the wrapper was not stopped */
         return;
     }
     if (!alone && !typed && (number == SIGSTOP || run->terminal < 0))
@@ -251,7 +235,12 @@ static void on_signal(struct run *run, int number, bool typed)
         return;
     }
     if (number == SIGCONT) {
+        run->stop_again = false;
         resume(run);
+        return;
+    }
+    if (number == SIGTSTP && run->ours_fd >= 0) {
+        run->stop_again = true; /* it came after the CONT, and is passed on after it */
         return;
     }
     if (number == SIGTTIN || number == SIGTTOU) {
@@ -270,6 +259,23 @@ static void on_signal(struct run *run, int number, bool typed)
         run->passed_on_typed = typed;
     }
     pass_on(run, number);
+}
+
+static void on_answer(struct run *run)
+{
+    const bool again = run->ask_again, stop = run->stop_again;
+
+    run->lost = !ours_answer(run->ours_fd) || run->lost;
+    run->ours_fd = -1;
+    run->ask_again = false;
+    if (again && !run->lost) {
+        resume(run);
+        return;
+    }
+    run->stop_again = false;
+    resume_unless_lost(run);
+    if (stop)
+        on_signal(run, SIGTSTP, false);
 }
 
 /* ---- The keeper ------------------------------------------------------------------------------ */
@@ -459,14 +465,16 @@ void run_hold(struct run *run)
 {
     const int64_t begin_ns = boottime_ns();
 
+    run->ours_fd = -1;
     fill_page(run);
     run_publish(run); /* last: the keeper starts no command after the time to act */
     keeper_send(&run->keeper, MESSAGE_START, 0);
     while (!run->gone) {
         struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
                                {.fd = run->events, .events = POLLIN},
-                               {.fd = run->keeper.socket, .events = POLLIN}};
-        int ready = poll(fds, 3, timeout_ms(run));
+                               {.fd = run->keeper.socket, .events = POLLIN},
+                               {.fd = run->ours_fd, .events = POLLIN}};
+        int ready = poll(fds, 4, timeout_ms(run));
         if (ready == 0)
             on_timeout(run);
         if (ready > 0 && fds[1].revents != 0)
@@ -479,6 +487,8 @@ void run_hold(struct run *run)
         bool typed = false;
         for (int number; ready > 0 && !run->gone && (number = signals_next(run, &typed)) != 0;)
             on_signal(run, number, typed);
+        if (ready > 0 && fds[3].revents != 0 && !run->gone)
+            on_answer(run);
         run->gone = run->gone || run->abandoned;
     }
     settle(run);

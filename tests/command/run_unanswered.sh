@@ -1,0 +1,71 @@
+#!/bin/sh
+# `mortise run` asks the backend after SIGCONT whether it still holds its locks. Signals do not wait for that answer.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+for program in redis-server redis-cli; do
+    command -v $program >/dev/null || skip "no $program"
+done
+
+servers() {
+    sh "$MORTISE_SOURCE_DIR/tests/servers.sh" "$@"
+}
+mkdir "$DIR/server"
+port=$(servers start redis "$DIR/server" "guard=$$" | sed -n 's/^PORT=//p')
+# one question would take a minute
+export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=60s&close_timeout=60s"
+
+round=0
+start() { # COMMAND: a run of three locks, stopped while the server does not answer
+    round=$((round + 1)) # locks of its own: those of the round before may still be held
+    rm -f "$DIR/ready"
+    "$BIN" run --ttl 10m "$N$round-a" "$N$round-b" "$N$round-c" -- bash -c "$1" 2>"$DIR/err" &
+    WRAPPER=$!
+    until_true filled "$DIR/ready" || wrong "the command did not start: $(cat "$DIR/err")"
+    COMMAND=$(cat "$DIR/ready")
+    kill -STOP $WRAPPER
+    until_true stopped $WRAPPER || wrong "it does not stop"
+    servers freeze redis "$DIR/server"
+}
+
+send() { # SIGNAL…
+    local signal
+    begin=$(ms)
+    for signal in "$@"; do
+        kill -"$signal" $WRAPPER
+    done
+}
+
+ended() { # TEXT
+    yes "$1: the command ends" until_true gone "$COMMAND"
+    yes "$1: so does the wrapper" until_true gone $WRAPPER
+    soon "$begin" 20000 "$1: soon"
+    kill -KILL $WRAPPER "$COMMAND" 2>/dev/null
+    same_code "$1: the code" 143 $WRAPPER
+}
+
+what "TERM and CONT, as systemctl stop sends them, and the server does not answer"
+for signals in 'TERM CONT' 'CONT TERM'; do
+    start "echo \$\$ >$DIR/ready; exec sleep 1000"
+    # shellcheck disable=SC2086 # words
+    send $signals
+    ended "$signals"
+    servers thaw redis "$DIR/server"
+done
+
+what "a TSTP that comes while the question is out is passed on after the CONT"
+start "echo \$\$ >$DIR/ready; exec sleep 1000"
+has_read_all() { grep -Eq '^ShdPnd:.0*$' "/proc/$WRAPPER/status"; } # no signal is pending
+send CONT
+until_true has_read_all || wrong "it does not read CONT"
+send TSTP
+until_true has_read_all || wrong "it does not read TSTP"
+no "not before" stopped "$COMMAND"
+servers thaw redis "$DIR/server"
+yes "the command stops" until_true stopped "$COMMAND"
+yes "so does the wrapper" until_true stopped $WRAPPER
+send CONT TERM
+ended "continued by another CONT, it ends by TERM"
+
+servers end redis "$DIR/server"
+end
