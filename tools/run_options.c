@@ -15,6 +15,8 @@ static const char help[] =
     "       mortise run [OPTION…] -c NAME 'SHELL COMMAND'\n"
     "Acquires the lock NAME, runs COMMAND, and releases the lock when COMMAND and all processes\n"
     "that it started have ended. If there are several names, acquires all of them or none.\n"
+    "All words before the first -- are names. A command that has a -- of its own needs one before\n"
+    "it: mortise run NAME -- kubectl exec POD -- COMMAND\n"
     "\n"
     "  -s, --shared              share NAME with other runs that say --shared\n"
     "      --permits N           share NAME, with at most N runs at once\n"
