@@ -113,12 +113,12 @@ static void begin_killing(struct state *state)
     kill_everyone(state);
 }
 
-/* TERM now, KILL after the grace, but before the deadline whatever the grace. A group that is stopped
- * is not continued: without the lock it must not run; it is killed as it is. */
+/* TERM now, KILL after the grace, but before the deadline whatever the grace (with --on-loss=warn it may be long past). A group
+ * that is stopped is not continued: without the lock it must not run; it is killed as it is. */
 static void begin_ending(struct state *state, int64_t grace_ms)
 {
-    int64_t kill_at_ns =
-        earlier(boottime_ns() + grace_ms * 1000000, atomic_load(&state->page->kill_ns));
+    const int64_t limit_ns = state->page->warn_only ? NEVER_NS : atomic_load(&state->page->kill_ns);
+    int64_t kill_at_ns = earlier(boottime_ns() + grace_ms * 1000000, limit_ns);
 
     close_lease(state);
     state->late = false; /* whatever began it: it is not called off any more */

@@ -69,6 +69,24 @@ yes "and the keeper too" until_true gone "$KEEPER"
 yes "it says so" until_true holds "$DIR/err" '^mortise: the process that held the lock was killed'
 yes "the keeper has released the lock" is_free "${N}f"
 
+what "kill -9 of the wrapper after the lock was lost, with --on-loss warn: the command has time for its TERM"
+# A machine that stands still for 0.4 s after TERM takes that time away: three rounds.
+ends_in_time() {
+    rm -f "$DIR/cleaned"
+    family --ttl 500ms --on-loss warn "trap 'sleep 0.1; echo >$DIR/cleaned; exit' TERM; while :; do sleep 1; done"
+    begin=$(ms)
+    "$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>>"$DIR/break.err"
+    until_true holds "$DIR/err" 'the lock was lost|could not be renewed' || wrong "not said: $(cat "$DIR/err")"
+    deadline_passed() { [ "$(ms)" -gt $((begin + 500)) ]; }
+    until_true deadline_passed
+    kill -KILL $WRAPPER
+    until_true all_gone $FAMILY "$KEEPER" || wrong "not all are gone"
+    wait $WRAPPER
+    [ -e "$DIR/cleaned" ]
+}
+thrice() { "$@" || "$@" || "$@"; }
+yes "it cleans up" thrice ends_in_time
+
 what "kill -9 of the wrapper's whole group, as a shell's kill %1 does"
 family 'while :; do sleep 1; done'
 kill -KILL -- -$WRAPPER
