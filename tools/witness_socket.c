@@ -102,9 +102,11 @@ static int make_socket(const char *path, int *code)
         return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
     }
     unlink(path); /* of a witness that was killed */
-    umask(0177);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(fd, BACKLOG) != 0)
+    /* Only for the socket: the drivers make folders, which need the right to search them. */
+    const mode_t before = umask(0177);
+    const bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    umask(before);
+    if (!bound || listen(fd, BACKLOG) != 0)
         return fail(code, EXIT_SYSTEM, path, strerror(errno));
     made = address;
     return fd;

@@ -331,6 +331,14 @@ def test_socket_of_systemd(folder):
     still_honest(folder, where, holder)
 
 
+def test_umask(folder):
+    """the socket is its user's alone, and the witness keeps its umask for what the drivers make"""
+    witness = folder.witness(umask=0o022)
+    with open(f"/proc/{witness.pid}/status", encoding="utf-8") as status:
+        assert "\nUmask:\t0022\n" in status.read()
+    assert os.stat(folder.file("w")).st_mode & 0o777 == 0o600
+
+
 def test_passed_socket(folder):
     """a socket that systemd passes, and that is elsewhere: the log says where"""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
