@@ -128,7 +128,8 @@ static int take_socket(int *code)
     char folder[sizeof address.sun_path];
     int type = 0, listens = 0;
 
-    if (getsockopt(FROM_SYSTEMD, SOL_SOCKET, SO_TYPE, &type, &int_size) != 0 ||
+    if (strcmp(getenv("LISTEN_FDS"), "1") != 0 ||
+        getsockopt(FROM_SYSTEMD, SOL_SOCKET, SO_TYPE, &type, &int_size) != 0 ||
         getsockopt(FROM_SYSTEMD, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_size) != 0 ||
         getsockname(FROM_SYSTEMD, (struct sockaddr *)&address, &size) != 0 ||
         address.sun_family != AF_UNIX || type != SOCK_SEQPACKET || listens == 0)

@@ -354,6 +354,23 @@ def test_passed_socket(folder):
     listener.close()
 
 
+def test_two_passed_sockets(folder):
+    """two sockets from systemd are refused: nobody would listen on the second one"""
+    listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+    for i, listener in enumerate(listeners):
+        listener.bind(folder.file(f"passed{i}"))
+        listener.listen(8)
+    numbers = [listener.fileno() for listener in listeners]
+    with open(folder.file("log"), "w", encoding="utf-8") as log:
+        process = folder.start("bash", "-c", f'exec 3<&{numbers[0]} 4<&{numbers[1]}; export LISTEN_PID=$$ LISTEN_FDS=2; exec "$@"',
+                               "witness", rig.COMMAND, "witness", pass_fds=numbers, stderr=log)
+    until(lambda: "\n" in folder.log() or process.poll() is not None, "it says so")
+    process.terminate()
+    assert process.wait() == 78 and "expected one listening socket" in folder.log(), folder.log()
+    for listener in listeners:
+        listener.close()
+
+
 def test_other_user(folder):
     """another user's connection is refused"""
     if os.geteuid() != 0:
