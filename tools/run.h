@@ -161,6 +161,8 @@ bool ours_answer(int fd);
 void run_hold(struct run *run);
 /* Tells the keeper until when the lock is held. */
 void run_publish(struct run *run);
+/* run_page.c: fills what is constant in the page of the keeper. */
+void run_fill_page(struct run *run);
 
 /* ---- run_rest.c: processes that are left ---- */
 /* Tells the user once that the command has ended but other processes of its family go on, and so why the lock is not

@@ -9,7 +9,6 @@
 #include "exit_code.h"
 #include "output.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -360,56 +359,6 @@ static void on_keeper(struct run *run)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-/* Appends a word to a list that is separated by blanks. */
-static void append(char *list, size_t size, const char *word)
-{
-    const size_t used = strlen(list);
-
-    snprintf(list + used, size - used, "%s%s", used > 0 ? " " : "", word);
-}
-
-/* What the command, and a run inside of it, must know of each lease. */
-static void fill_leases(const struct run *run, const char *host, bool migrating)
-{
-    struct keeper_page *page = run->keeper.page;
-    char text[OUTER_HOLDER_SIZE];
-
-    mortise_owner(run->leases[0], page->owner, sizeof page->owner);
-    page->token = mortise_token(run->leases[0]);
-    for (size_t i = 0; i < run->count; i++) {
-        snprintf(text, sizeof text, "%" PRIu64, mortise_token(run->leases[i]));
-        append(page->tokens, sizeof page->tokens, text);
-        if (i > 0 && mortise_owner(run->leases[i], text, sizeof text) > 0)
-            append(page->other_owners, sizeof page->other_owners, text);
-        if (!migrating)
-            continue;
-        run_outer_holder(run->names[i], getpid(), host, text, sizeof text);
-        append(page->migrating, sizeof page->migrating, text);
-    }
-}
-
-static void fill_page(struct run *run)
-{
-    struct keeper_page *page = run->keeper.page;
-    mortise_module_info info = {.size = sizeof info};
-    const char *driver = "";
-    char host[sizeof((mortise_info *)0)->host] = "";
-    bool migrating = false;
-
-    for (size_t i = 0; mortise_module_at(run->client, i, &info); i++) {
-        migrating = migrating || strcmp(info.name, "migrate") == 0;
-        if (driver[0] == '\0' && strcmp(info.kind, "driver") == 0)
-            driver = info.name;
-    }
-    snprintf(page->name, sizeof page->name, "%s", run->names[0]);
-    snprintf(page->driver, sizeof page->driver, "%s", driver);
-    page->warn_only = run->warn_only;
-    page->hide_config = run->hide_config;
-    gethostname(host, sizeof host - 1);
-    fill_leases(run, host, migrating);
-    page->foreground = terminal_is_for_command(run);
-}
-
 enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000, START_WITHIN_MS = 2000 };
 
 /* What the kernel had no memory for. Without START there is no command to hold the lock for, nor one that a signal could end:
@@ -461,12 +410,33 @@ static int timeout_ms(const struct run *run)
     return run->ended && !run->rest_told ? LOOK_AT_REST_MS : -1;
 }
 
+/* When on_timeout() is due. What comes in the meantime, signals without end for example, does not put it off. */
+static int64_t next_due(const struct run *run, int64_t due_ns)
+{
+    const int wait_ms = timeout_ms(run);
+    const int64_t from_now_ns = boottime_ns() + wait_ms * MS_NS;
+
+    if (wait_ms < 0)
+        return NEVER_NS;
+    return from_now_ns < due_ns ? from_now_ns : due_ns;
+}
+
+static int left_ms(int64_t due_ns)
+{
+    const int64_t left_ns = due_ns - boottime_ns();
+
+    if (due_ns == NEVER_NS)
+        return -1;
+    return left_ns > 0 ? (int)(left_ns / MS_NS + 1) : 0;
+}
+
 void run_hold(struct run *run)
 {
     const int64_t begin_ns = boottime_ns();
+    int64_t due_ns = NEVER_NS;
 
     run->ours_fd = -1;
-    fill_page(run);
+    run_fill_page(run);
     run_publish(run); /* last: the keeper starts no command after the time to act */
     keeper_send(&run->keeper, MESSAGE_START, 0);
     while (!run->gone) {
@@ -474,9 +444,12 @@ void run_hold(struct run *run)
                                {.fd = run->events, .events = POLLIN},
                                {.fd = run->keeper.socket, .events = POLLIN},
                                {.fd = run->ours_fd, .events = POLLIN}};
-        int ready = poll(fds, 4, timeout_ms(run));
-        if (ready == 0)
+        due_ns = next_due(run, due_ns);
+        int ready = poll(fds, 4, left_ms(due_ns));
+        if (boottime_ns() >= due_ns) {
             on_timeout(run);
+            due_ns = NEVER_NS;
+        }
         if (ready > 0 && fds[1].revents != 0)
             mortise_dispatch(run->client);
         look_for_loss(run);

@@ -39,6 +39,17 @@ same_code "the last one gone, it ends with the command's code" 5 $WRAPPER
 yes "the lock is free" is_free "${N}f"
 yes "no keeper is left" until_true gone "$KEEPER"
 
+what "it says so although signals come more often than it would look"
+: >"$DIR/err"
+"$BIN" run "${N}f" -- sh -c "sh -c 'echo \$\$ >$DIR/rest; exec sleep 1000' & while [ ! -s $DIR/rest ]; do sleep 0.01; done" 2>"$DIR/err" &
+wrapper=$!
+while kill -CHLD $wrapper; do sleep 0.05; done 2>/dev/null &
+signals=$!
+yes "said" until_true holds "$DIR/err" "^mortise: \"${N}f\" is still held: the command has ended, but"
+kill "$(cat "$DIR/rest")"
+same_code "the code" 0 $wrapper
+wait $signals
+
 what "TERM after the command has ended reaches what is left, the daemon too"
 family 'exit 0'
 until_true gone "$(cat "$DIR/command")"
