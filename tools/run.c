@@ -8,7 +8,7 @@
  *      |           parent, and a subreaper: every process that is orphaned below it becomes its child, daemons in sessions
  *      |           of their own included. So it knows when all processes are gone, and can kill all of them without
  *      |           guessing. It blocks every signal.
- *      +- command      in a process group of its own; in the foreground of the terminal if the wrapper was (run_terminal.c).
+ *      +- command      in a process group of its own; run_terminal.c says when it has the terminal.
  *
  * If one of them dies:
  * - The command: the keeper waits for the rest of its family, sends DONE and ends; the wrapper releases the lock and ends
@@ -41,7 +41,8 @@
  * the deadline.
  *
  * The wrapper blocks signals from the first instant and reads them from a signalfd, in one poll loop with the library's
- * descriptor and the keeper's socket. There is no handler, and no thread but the library's. */
+ * descriptor and the keeper's socket. While the command runs there is no handler. Besides the library's threads there is one for
+ * each question to the backend that nothing must wait for (run_notice.c, run_ours.c). */
 #include "run.h"
 
 #include "clock.h"

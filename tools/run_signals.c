@@ -21,7 +21,7 @@
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 static const int always[] = {SIGCONT, SIGWINCH, SIGCHLD};
-/* Only blocked: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
+/* Blocked in any case: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
 static const int kept_off[] = {SIGPIPE, SIGTTOU};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
