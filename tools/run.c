@@ -131,7 +131,7 @@ static int code_of_command(const struct run *run)
 
 /* If ^C was typed while the command had the terminal, a script around the wrapper must see it too, as it would without the
  * wrapper. Otherwise it goes on with its next line. The same if it was typed for the wrapper's group, which the wrapper
- * passed on. */
+ * passed on, or for the group of a run around it. */
 static int typed_signal(const struct run *run)
 {
     int number = WIFSIGNALED(run->wait_status) ? WTERMSIG(run->wait_status) : 0;

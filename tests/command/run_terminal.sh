@@ -4,14 +4,6 @@
 . "$(dirname "$0")/common"
 . "$(dirname "$0")/terminal"
 
-# A new screen and a marker, so that nothing old is taken for new.
-step=0
-fresh() {
-    step=$((step + 1))
-    line "clear; echo step-$step-begins"
-    until_true shows "^step-$step-begins" || wrong "the shell does not answer: $(pane)"
-}
-
 beats() { # FILE: it goes on being written
     local before
     before=$(cat "$1" 2>/dev/null)

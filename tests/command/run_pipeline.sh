@@ -1,0 +1,52 @@
+#!/bin/sh
+# `mortise run` on a terminal, as one of several processes of a job: runs inside of runs, ^C, and who reads when.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+. "$(dirname "$0")/terminal"
+
+once() { echo "until [ -e $DIR/$1 ]; do sleep 0.01; done"; }
+
+has_terminal() { # PID of a leader of a group
+    local stat
+    { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+    # shellcheck disable=SC2086 # words: state, parent, group, session, terminal, the group in its foreground
+    set -- "$1" ${stat##*) }
+    [ "$7" = "$1" ]
+}
+
+reaped() { # PID
+    ! [ -e "/proc/$1" ]
+}
+
+runs_on() { # PID
+    ! stopped "$1"
+}
+
+has_read_all() { # PID: no signal is pending
+    grep -Eq '^ShdPnd:.0*$' "/proc/$1/status"
+}
+
+open_shell 100 30
+shell=$(tm display-message -p -t t '#{pane_pid}')
+
+what "^C for a run inside of a run, where the command does not have the terminal"
+cat >"$DIR/script" <<END
+$BIN run ${N}b -- sh -c 'echo begun >&2; exec sleep 1000'
+touch $DIR/went.on
+END
+fresh
+line "\$m run ${N}a -- bash $DIR/script | cat"
+sees "a script inside of a run" '^begun'
+type_keys C-c
+sees "is ended by it" '^(\^C)?\[130\]'
+no "its next line is not reached" [ -e "$DIR/went.on" ]
+fresh
+line "for i in 1 2 3; do echo | \$m run ${N}a -- \$m run ${N}b -- sh -c 'echo begun; exec sleep 1000'; done; echo af''ter"
+sees "a loop around both runs" '^begun'
+type_keys C-c
+sees "is ended by it as a whole" '^(\^C)?\[130\]'
+no "its next round did not begin" shows '^after'
+same "once only" 1 "$(pane | grep -c '^begun')"
+
+close_terminal
+end
