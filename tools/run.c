@@ -208,7 +208,7 @@ static int run_under_lock(struct run *run)
      * is killed now, it releases the locks. */
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
-                               .alone = typed_signal(run) == run->passed_on,
+                               .alone = !run->had_terminal, /* the group has it already */
                                .signalled = was_signalled(run) || typed_signal(run) != 0};
     signals_bound(run, &end);
     release(run);

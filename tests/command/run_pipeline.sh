@@ -48,5 +48,31 @@ sees "is ended by it as a whole" '^(\^C)?\[130\]'
 no "its next round did not begin" shows '^after'
 same "once only" 1 "$(pane | grep -c '^begun')"
 
+what "a second ^C, for a command that has caught the first one and then has the terminal"
+cat >"$DIR/asks" <<END
+trap 'caught=yes' INT
+echo \$\$ >$DIR/asks.pid
+echo begun >&2
+while [ -z "\$caught" ]; do sleep 0.05; done
+trap - INT
+read answer </dev/tty
+END
+cat >"$DIR/counts" <<END
+trap 'echo INT >>$DIR/counted' INT
+until [ -e $DIR/enough ]; do sleep 0.05; done
+echo over
+END
+fresh
+line "echo | \$m run ${N}a -- bash $DIR/asks | bash $DIR/counts"
+sees "the command runs" '^begun'
+type_keys C-c
+yes "it gets the terminal when it asks" until_true has_terminal "$(cat "$DIR/asks.pid")"
+until_true lines_in "$DIR/counted" 1
+type_keys C-c
+yes "the second one ends the command" until_true gone "$(cat "$DIR/asks.pid")"
+yes "and the others of the job get it too" until_true lines_in "$DIR/counted" 2
+touch "$DIR/enough"
+sees "the job ends" '^(\^C)*over'
+
 close_terminal
 end
