@@ -109,6 +109,8 @@ int signals_next(const struct run *run, bool *typed);
 void signals_stop(const struct run *run, int number, bool alone);
 /* Whether a CONT has come that was not read yet. */
 bool signals_was_continued(void);
+/* The same of TTIN and TTOU, which stop the others of the group. */
+bool signals_others_are_stopped(void);
 /* Continues the others of the group. */
 void signals_continue_others(void);
 /* Dies of a signal; if not `alone`, its group gets it too: for ^C that was typed for the command. */
@@ -121,6 +123,7 @@ bool terminal_is_commands(const struct run *run);
 /* Whether the command gets the terminal before it needs it. */
 bool terminal_is_for_command(const struct run *run);
 void terminal_give(const struct run *run);
+/* From the command's group, and continues who was stopped for want of it. */
 void terminal_take(const struct run *run);
 
 /* Waits for the locks. True: run->leases are held. False: the process must end with *code. */

@@ -186,11 +186,21 @@ void signals_stop(const struct run *run, int number, bool alone)
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
 }
 
-bool signals_was_continued(void)
+static bool is_pending(int number)
 {
     sigset_t pending;
 
-    return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
+bool signals_was_continued(void)
+{
+    return is_pending(SIGCONT);
+}
+
+bool signals_others_are_stopped(void)
+{
+    return is_pending(SIGTTIN) || is_pending(SIGTTOU);
 }
 
 void signals_continue_others(void)

@@ -48,8 +48,16 @@ void terminal_give(const struct run *run)
         tcsetpgrp(run->terminal, command_group(run));
 }
 
+static void take(const struct run *run)
+{
+    tcsetpgrp(run->terminal, run->group);
+    /* The wrapper may be about to end, and read no signal any more. */
+    if (signals_others_are_stopped())
+        signals_continue_others();
+}
+
 void terminal_take(const struct run *run)
 {
     if (terminal_is_commands(run))
-        tcsetpgrp(run->terminal, run->group);
+        take(run);
 }

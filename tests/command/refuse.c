@@ -2,8 +2,10 @@
  *
  * MORTISE_REFUSE_SEND="KIND COUNT": so many messages of this kind (tools/keeper.h) between `mortise run` and its keeper.
  * MORTISE_REFUSE_SETENV=NAME: setting this variable.
- * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind. */
+ * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind.
+ * MORTISE_REFUSE_READ="KIND FIFO": fails nothing, but a message of this kind is received only once somebody writes the FIFO. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static bool is_refused(const void *message, size_t length)
 {
@@ -47,6 +50,29 @@ ssize_t send(int fd, const void *message, size_t length, int flags)
         return sendto(fd, message, length, flags, NULL, 0);
     errno = ENOBUFS;
     return -1;
+}
+
+static void wait_for_writer(const void *message, ssize_t length)
+{
+    const char *wanted = getenv("MORTISE_REFUSE_READ");
+    char fifo[256];
+    int32_t kind;
+    int wanted_kind;
+
+    if (wanted == NULL || sscanf(wanted, "%d %255s", &wanted_kind, fifo) != 2 ||
+        length != 2 * (ssize_t)sizeof kind)
+        return;
+    memcpy(&kind, message, sizeof kind);
+    if (kind == wanted_kind)
+        close(open(fifo, O_RDONLY));
+}
+
+ssize_t recv(int fd, void *message, size_t length, int flags)
+{
+    const ssize_t got = recvfrom(fd, message, length, flags, NULL, NULL);
+
+    wait_for_writer(message, got);
+    return got;
 }
 
 int setenv(const char *name, const char *value, int overwrite)

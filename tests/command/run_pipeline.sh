@@ -4,6 +4,9 @@
 . "$(dirname "$0")/common"
 . "$(dirname "$0")/terminal"
 
+[ -n "${MORTISE_REFUSE:-}" ] || skip "MORTISE_REFUSE is not set: the library of refuse.c"
+ENDED=6
+
 once() { echo "until [ -e $DIR/$1 ]; do sleep 0.01; done"; }
 
 has_terminal() { # PID of a leader of a group
@@ -73,6 +76,30 @@ yes "the second one ends the command" until_true gone "$(cat "$DIR/asks.pid")"
 yes "and the others of the job get it too" until_true lines_in "$DIR/counted" 2
 touch "$DIR/enough"
 sees "the job ends" '^(\^C)*over'
+
+what "another one of the pipeline reads when the command, which had the terminal, has just ended"
+cat >"$DIR/reads" <<END
+echo \$\$ >$DIR/reads.pid
+$(once ended)
+read x </dev/tty
+echo got \$x
+END
+mkfifo "$DIR/go.on"
+fresh
+line "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_READ='$ENDED $DIR/go.on' \
+\$m run ${N}a -- sh -c 'echo \$\$ >$DIR/first.pid; echo as''ks >&2; read x; echo first \$x >&2' | sh $DIR/reads"
+sees "the command asks" '^asks'
+line "1"
+sees "and reads" '^first 1'
+yes "it ends" until_true reaped "$(cat "$DIR/first.pid")"
+touch "$DIR/ended"
+yes "the other one reads while the wrapper does not know yet" until_true stopped "$(cat "$DIR/reads.pid")"
+# shellcheck disable=SC2034 # it stays open
+exec {writer}<>"$DIR/go.on"
+yes "it is continued" until_true runs_on "$(cat "$DIR/reads.pid")"
+line "2"
+sees "and gets what is typed" '^got 2'
+no "nothing was stopped" shows 'Stopped'
 
 close_terminal
 end
