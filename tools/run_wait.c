@@ -236,7 +236,9 @@ static int next_ending_signal(struct run *run)
             return number;
         if (number == SIGCHLD)
             run_reap_strangers(run);
-        if (number == SIGTSTP || number == SIGTTIN)
+        /* TTIN may be for another of the group: if its wrapper has seen to that already, nobody would continue this one. */
+        if (number == SIGTSTP ||
+            (number == SIGTTIN && !terminal_is_ours(run) && !signals_was_continued()))
             signals_stop(run, number, true);
     }
     return 0;

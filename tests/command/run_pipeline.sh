@@ -101,5 +101,17 @@ line "2"
 sees "and gets what is typed" '^got 2'
 no "nothing was stopped" shows 'Stopped'
 
+what "a signal as for a read of another one of the group, for a wrapper that waits for its lock"
+hold "${N}w"
+fresh
+line "\$m run ${N}w -- echo got the l''ock"
+until_true someone_waits "${N}w" || wrong "no waiter was seen"
+waiter=$(children_of "$shell")
+kill -TTIN "$waiter"
+yes "it reads it" until_true has_read_all "$waiter"
+let_go "$HOLDER"
+sees "it goes on, because it has the terminal" '^got the lock'
+no "nothing was stopped" shows 'Stopped'
+
 close_terminal
 end
