@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The parent of a process, from /proc/PID/stat; 0 if unknown. The name in brackets may hold any byte. */
+/* From /proc/PID/stat; 0 if unknown. The name in brackets may hold any byte. */
 static pid_t parent_of(const char *pid_text)
 {
     char path[64], text[512];
@@ -32,6 +32,14 @@ static pid_t parent_of(const char *pid_text)
     if (after_name == NULL || strlen(after_name) < 5)
         return 0;
     return (pid_t)strtol(after_name + 4, NULL, 10); /* ") S PARENT" */
+}
+
+pid_t family_parent(pid_t pid)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%d", (int)pid);
+    return parent_of(text);
 }
 
 /* Reads the kernel's list of children. False: this kernel has none. */

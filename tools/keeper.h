@@ -125,7 +125,9 @@ _Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pi
                            const struct keeper_setup *setup);
 /* keeper_command.c: forks and executes the command in a group of its own. Returns its pid, or -1 with errno. */
 pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, int lease_fd);
-/* family.c: calls `each` for every child of `parent`, dead ones and adopted orphans included. */
+/* family.c: the parent of a process; 0 if unknown. */
+pid_t family_parent(pid_t pid);
+/* Calls `each` for every child of `parent`, dead ones and adopted orphans included. */
 void family_each(pid_t parent, void (*each)(pid_t child, void *argument), void *argument);
 /* Sends the signal to the children that are not in this group, and to the groups that they lead. */
 void family_signal_others(pid_t group, int number);

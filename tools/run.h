@@ -125,6 +125,8 @@ bool terminal_is_for_command(const struct run *run);
 void terminal_give(const struct run *run);
 /* From the command's group, and continues who was stopped for want of it. */
 void terminal_take(const struct run *run);
+/* For another process of the wrapper's group, from whomever below the keeper has it. False: somebody else has it. */
+bool terminal_take_back(const struct run *run);
 
 /* Waits for the locks. True: run->leases are held. False: the process must end with *code. */
 bool run_wait(struct run *run, int *code);

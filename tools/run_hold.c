@@ -218,9 +218,8 @@ static void on_stopped(struct run *run, int number)
  * the terminal, only the wrapper can help. */
 static void on_group_wants_terminal(struct run *run, int number)
 {
-    if (terminal_is_commands(run) || terminal_is_ours(run)) {
+    if (terminal_take_back(run)) {
         run->terminal_shared = true;
-        terminal_take(run);
         signals_continue_others();
     } else if (number == SIGTTIN && !signals_was_continued()) {
         signals_stop(run, number, true); /* in the background of a shell */

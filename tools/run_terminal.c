@@ -61,3 +61,18 @@ void terminal_take(const struct run *run)
     if (terminal_is_commands(run))
         take(run);
 }
+
+bool terminal_take_back(const struct run *run)
+{
+    pid_t pid = run->terminal >= 0 ? tcgetpgrp(run->terminal) : 0;
+
+    if (pid == run->group)
+        return true;
+    /* The command may have given it to a group below: if it is another run, for example. */
+    while (pid > 1 && pid != run->keeper.pid && pid != command_group(run))
+        pid = family_parent(pid);
+    if (pid <= 1)
+        return false;
+    take(run);
+    return true;
+}

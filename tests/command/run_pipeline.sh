@@ -77,6 +77,21 @@ yes "and the others of the job get it too" until_true lines_in "$DIR/counted" 2
 touch "$DIR/enough"
 sees "the job ends" '^(\^C)*over'
 
+what "a run inside of a run, and another one of the pipeline, read one after the other"
+fresh
+line "\$m run ${N}a -- \$m run ${N}b -- sh -c 'echo as''ks >&2; read x; echo first \$x >&2; touch $DIR/read.1; $(once read.2); read x; echo third \$x >&2' |
+sh -c '$(once read.1); echo as''ks too; read x </dev/tty; echo second \$x; touch $DIR/read.2; cat'; echo o''ver"
+sees "the inner command asks" '^asks'
+line "1"
+sees "and reads" '^first 1'
+sees "then the other one asks" '^asks too'
+line "2"
+sees "and reads" '^second 2'
+line "3"
+sees "then the inner command again" '^third 3'
+sees "the pipeline ends" '^over'
+no "nothing was stopped" shows 'Stopped'
+
 what "another one of the pipeline reads when the command, which had the terminal, has just ended"
 cat >"$DIR/reads" <<END
 echo \$\$ >$DIR/reads.pid
