@@ -63,7 +63,7 @@ struct run {
     bool resume_wanted; /* the wrapper was continued; the command will be once a renewal has come */
     int ours_fd;        /* of ours_ask(), or -1 */
     bool ask_again;     /* a CONT came since: the wrapper may have been stopped for long after that question */
-    bool stop_again;    /* a TSTP came since */
+    bool stop_again;    /* a TSTP came after a CONT that is not passed on yet */
     int ending_signal;  /* the last INT, TERM, HUP or QUIT while the command ran; 0: none */
     int64_t signal_ns;  /* when that came */
     bool leave_wanted;  /* the same, after the lock was lost */

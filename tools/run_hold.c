@@ -146,6 +146,13 @@ static void pass_on(struct run *run, int number)
     kill(run->keeper.pid, SIGCONT);
 }
 
+static void pass_stop_on(struct run *run)
+{
+    run->stop_again = false;
+    run->stop_ns = boottime_ns();
+    pass_on(run, SIGTSTP);
+}
+
 /* Continues the command, but not before an overdue renewal has come: the keeper is about to end the command. */
 static void resume_if_renewed(struct run *run)
 {
@@ -157,6 +164,8 @@ static void resume_if_renewed(struct run *run)
         terminal_give(run);
     run->terminal_wanted = false;
     pass_on(run, SIGCONT);
+    if (run->stop_again)
+        pass_stop_on(run);
 }
 
 static void resume_unless_lost(struct run *run)
@@ -244,8 +253,10 @@ static void on_signal(struct run *run, int number, bool typed)
         resume(run);
         return;
     }
-    if (number == SIGTSTP && run->ours_fd >= 0) {
-        run->stop_again = true; /* it came after the CONT, and is passed on after it */
+    if (number == SIGTSTP) {
+        run->stop_again = true; /* if a CONT waits, this came after it, and is passed on after it */
+        if (run->ours_fd < 0 && !run->resume_wanted)
+            pass_stop_on(run);
         return;
     }
     if (number == SIGTTIN || number == SIGTTOU) {
@@ -257,8 +268,6 @@ static void on_signal(struct run *run, int number, bool typed)
         run->signal_ns = boottime_ns();
         run->leave_wanted = run->lost || run->late;
     }
-    if (number == SIGTSTP)
-        run->stop_ns = boottime_ns();
     if (number == SIGINT || number == SIGQUIT) {
         run->passed_on = number;
         run->passed_on_typed = typed || is_from_outer_run(run);
@@ -268,7 +277,7 @@ static void on_signal(struct run *run, int number, bool typed)
 
 static void on_answer(struct run *run)
 {
-    const bool again = run->ask_again, stop = run->stop_again;
+    const bool again = run->ask_again;
 
     run->lost = !ours_answer(run->ours_fd) || run->lost;
     run->ours_fd = -1;
@@ -277,10 +286,9 @@ static void on_answer(struct run *run)
         resume(run);
         return;
     }
-    run->stop_again = false;
     resume_unless_lost(run);
-    if (stop)
-        on_signal(run, SIGTSTP, false);
+    if (run->stop_again && !run->resume_wanted)
+        pass_stop_on(run); /* the lock is lost */
 }
 
 /* ---- The keeper ------------------------------------------------------------------------------ */

@@ -16,14 +16,14 @@ port=$(servers start redis "$DIR/server" "guard=$$" | sed -n 's/^PORT=//p')
 export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=60s&close_timeout=60s"
 
 round=0
-start() { # COMMAND: a run of three locks, stopped while the server does not answer
+start() { # COMMAND [SIGNAL [OPTION…]]: a run of three locks, stopped while the server does not answer
     round=$((round + 1)) # locks of its own: those of the round before may still be held
     rm -f "$DIR/ready"
-    "$BIN" run --ttl 10m "$N$round-a" "$N$round-b" "$N$round-c" -- bash -c "$1" 2>"$DIR/err" &
+    "$BIN" run --ttl 10m "${@:3}" "$N$round-a" "$N$round-b" "$N$round-c" -- bash -c "$1" 2>"$DIR/err" &
     WRAPPER=$!
     until_true filled "$DIR/ready" || wrong "the command did not start: $(cat "$DIR/err")"
     COMMAND=$(cat "$DIR/ready")
-    kill -STOP $WRAPPER
+    kill -"${2:-STOP}" $WRAPPER
     until_true stopped $WRAPPER || wrong "it does not stop"
     servers freeze redis "$DIR/server"
 }
@@ -34,6 +34,22 @@ send() { # SIGNAL…
     for signal in "$@"; do
         kill -"$signal" $WRAPPER
     done
+}
+
+has_read_all() { grep -Eq '^ShdPnd:.0*$' "/proc/$WRAPPER/status"; } # no signal is pending
+
+never() { # MS COMMAND…: it fails for so long
+    local until=$(($(ms) + $1))
+    shift
+    while [ "$(ms)" -lt "$until" ]; do
+        "$@" && return 1
+        read -r -t 0.01 -u "$NOTHING"
+    done
+    return 0
+}
+
+pipes() { # how many ends of pipes the wrapper has
+    find "/proc/$WRAPPER/fd" -lname 'pipe:*' 2>/dev/null | wc -l
 }
 
 ended() { # TEXT
@@ -55,17 +71,39 @@ done
 
 what "a TSTP that comes while the question is out is passed on after the CONT"
 start "echo \$\$ >$DIR/ready; exec sleep 1000"
-has_read_all() { grep -Eq '^ShdPnd:.0*$' "/proc/$WRAPPER/status"; } # no signal is pending
 send CONT
 until_true has_read_all || wrong "it does not read CONT"
 send TSTP
 until_true has_read_all || wrong "it does not read TSTP"
-no "not before" stopped "$COMMAND"
+yes "not before" never 200 stopped "$COMMAND"
 servers thaw redis "$DIR/server"
 yes "the command stops" until_true stopped "$COMMAND"
 yes "so does the wrapper" until_true stopped $WRAPPER
 send CONT TERM
 ended "continued by another CONT, it ends by TERM"
+
+what "the same while the CONT waits for a renewal that is late"
+patient=$MORTISE_CONFIG
+export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=600ms"
+start "echo \$\$ >$DIR/ready; exec sleep 1000" TSTP --ttl 6s --grace 2s
+stopped_at=$(ms)
+before=$(pipes)
+late() { [ "$(ms)" -gt $((stopped_at + 3300)) ]; } # 2.8 s before the deadline, and a little
+asks() { [ "$(pipes)" -gt "$before" ]; }
+asks_no_more() { [ "$(pipes)" -le "$before" ]; }
+until_true late
+send CONT
+until_true asks || wrong "it does not ask"
+until_true asks_no_more || wrong "it asks for too long"
+send TSTP
+until_true has_read_all || wrong "it does not read TSTP"
+servers thaw redis "$DIR/server"
+yes "the wrapper stops, because the command has" until_true stopped $WRAPPER
+yes "the command is stopped" stopped "$COMMAND"
+no "the lock was not lost" filled "$DIR/err"
+send CONT TERM
+ended "continued by another CONT, it ends by TERM"
+export MORTISE_CONFIG="$patient"
 
 servers end redis "$DIR/server"
 end
