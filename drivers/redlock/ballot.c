@@ -142,7 +142,7 @@ static void look(struct ballot *ballot)
 void ballot_follow(struct ballot *ballot, const struct ballot *failed)
 {
     if (failed->why.status != MORTISE_OK)
-        ballot->why = failed->why;
+        fault_keep(&ballot->why, &failed->why);
     ballot->refusing |= failed->refusing;
     if (failed->errors > 0)
         ballot->voted -= failed->counts[VOTE_FAULT] + failed->counts[VOTE_NOT_ASKED] +
@@ -189,8 +189,10 @@ static void do_without(struct driver *driver, const struct node *node)
             continue;
         if (node->pace == PACE_LATE) {
             set_state(vote, VOTE_FAULT);
-            link_fault_set(&ballot->why, MORTISE_UNREACHABLE, true, 0,
+            struct link_fault silent;
+            link_fault_set(&silent, MORTISE_UNREACHABLE, true, 0,
                            "%s: no answer in time (node_timeout)", node->settings.endpoint.text);
+            fault_keep(&ballot->why, &silent);
         }
         look(ballot); /* its answer is outstanding: the ballot stays */
     }
@@ -275,17 +277,19 @@ static bool sent_again(struct vote *vote, const redisReply *reply)
 static void refused(struct vote *vote, const redisReply *reply)
 {
     struct ballot *ballot = vote->ballot;
-    link_fault_reply(&vote->node->link, reply, &ballot->why);
+    struct link_fault fault;
+    link_fault_reply(&vote->node->link, reply, &fault);
+    fault_keep(&ballot->why, &fault);
     ballot->errors++;
-    if (fault_lasts(&ballot->why))
+    if (fault_lasts(&fault))
         ballot->refusing |= 1u << vote->node->index;
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
     if (ballot->kind->effect != EFFECT_UNDO || ballot->round != ballot->claim->round)
         return;
-    if (ballot->why.error == LINK_ERROR_WRONGTYPE) /* then the key is not ours */
+    if (fault.error == LINK_ERROR_WRONGTYPE) /* then the key is not ours */
         ballot_note(vote, TRACE_UNDONE);
-    else if (ballot->why.error != LINK_ERROR_NOPERM)
+    else if (fault.error != LINK_ERROR_NOPERM)
         claim_undo_later(ballot->driver, ballot->claim, vote->node->index);
 }
 
@@ -318,7 +322,7 @@ void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault
     struct ballot *ballot = vote->ballot;
     if (loss == LINK_LOST && ballot->kind->effect != EFFECT_NONE)
         claim_note(ballot->claim, vote->node->index, events[ballot->kind->effect]);
-    ballot->why = *fault;
+    fault_keep(&ballot->why, fault);
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
     call_ended(ballot);

@@ -120,7 +120,7 @@ struct ballot {
     unsigned refusing;             /* nodes, a bit each, that answered it, or what it follows, with an error that lasts */
     char hex[GRANT_HEX + 1];       /* the grant */
     char digits[TOKEN_DIGITS + 1]; /* the token or the time that is sent */
-    struct link_fault why;         /* the last fault; status OK: none */
+    struct link_fault why;         /* fault_keep(); status OK: none */
 
     /* acquire */
     bool repeat;       /* the grant may have votes already */

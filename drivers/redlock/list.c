@@ -32,7 +32,7 @@ struct list {
     struct driver *driver;
     mortise_op *op;             /* NULL: canceled, or failed */
     unsigned running, complete; /* scans; list_start counts as one that runs */
-    struct link_fault why;      /* of a scan that failed */
+    struct link_fault why;      /* of scans that failed: fault_keep() */
     unsigned refusing;          /* nodes, a bit each, that answered with an error that lasts */
     struct found *found;
     struct scan scans[];
@@ -186,8 +186,10 @@ static void scanned(struct link_call *call, unsigned index, redisReply *reply)
         }
         list->complete++;
     } else {
-        link_fault_reply(&scan->node->link, reply, &list->why);
-        if (fault_lasts(&list->why))
+        struct link_fault fault;
+        link_fault_reply(&scan->node->link, reply, &fault);
+        fault_keep(&list->why, &fault);
+        if (fault_lasts(&fault))
             list->refusing |= 1u << scan->node->index;
     }
     list_ended(list);
@@ -197,7 +199,7 @@ static void scan_lost(struct link_call *call, enum link_loss loss, const struct 
 {
     struct scan *scan = (struct scan *)call;
     (void)loss;
-    scan->list->why = *fault;
+    fault_keep(&scan->list->why, fault);
     list_ended(scan->list);
 }
 

@@ -68,6 +68,12 @@ static inline bool fault_lasts(const struct link_fault *fault)
 {
     return fault->status == MORTISE_BACKEND && !fault->retryable;
 }
+/* Of several faults the last one is kept, but none that passes in place of one that lasts. */
+static inline void fault_keep(struct link_fault *kept, const struct link_fault *fault)
+{
+    if (fault_lasts(fault) || !fault_lasts(kept))
+        *kept = *fault;
+}
 /* Adds the nodes that do not let this client in, for good, to the set (a bit each). Returns the error of one of them, or NULL. */
 const struct link_fault *nodes_refusal(const struct driver *driver, unsigned *refusing);
 /* Without the nodes of the set there is no quorum. */

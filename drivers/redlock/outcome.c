@@ -27,14 +27,15 @@ void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, u
     char text[500];
     const struct link_fault *refusal = nodes_refusal(driver, &refusing);
     bool final = status == MORTISE_BACKEND || nodes_are_needed(driver, refusing);
-    if (why == NULL || why->status == MORTISE_OK)
-        why = final ? refusal : NULL;
+    if (why != NULL && why->status == MORTISE_OK)
+        why = NULL;
+    if (final && (why == NULL || !fault_lasts(why)))
+        why = refusal;
     const char *problem = why != NULL ? why->text : nodes_problem(driver);
     /* an error that will not go away is reported as such, unless the nodes without it can be enough again */
-    bool refused = final && why != NULL && fault_lasts(why);
-    if (refused && status == MORTISE_UNREACHABLE)
+    if (final && status == MORTISE_UNREACHABLE)
         status = MORTISE_BACKEND;
     snprintf(text, sizeof(text), "%u of %u nodes, and %u are needed; %s", answered, driver->count,
              driver->quorum, problem);
-    op_fail(driver, op, status, why != NULL ? why->native : 0, !refused, text);
+    op_fail(driver, op, status, why != NULL ? why->native : 0, !final, text);
 }

@@ -95,7 +95,7 @@ void op_fail(struct driver *driver, mortise_op *op, mortise_status status, int n
              bool retryable, const char *text);
 void op_fail_memory(struct driver *driver, mortise_op *op);
 /* Too few nodes answered: so many did; `why` is the fault of one of the others, or NULL. `refusing`: nodes, a bit each, that
- * answered with an error that lasts. UNREACHABLE becomes BACKEND if the others are no quorum. */
+ * answered with an error that lasts: then `why` is one of those. UNREACHABLE becomes BACKEND if the others are no quorum. */
 void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, unsigned answered,
                  const struct link_fault *why, unsigned refusing);
 

@@ -114,7 +114,7 @@ static void renew_lost(struct ballot *ballot)
 static mortise_status renew_unknown(const struct ballot *ballot)
 {
     struct claim *claim = ballot->claim;
-    bool refused = ballot->errors == ballot->asked && fault_lasts(&ballot->why);
+    bool refused = (unsigned)__builtin_popcount(ballot->refusing) == ballot->asked;
     if ((ballot->op->flags & MORTISE_OP_DOWNGRADE) == 0)
         return MORTISE_UNREACHABLE;
     if (ballot->asked > 0 && !(ballot->begins && refused))

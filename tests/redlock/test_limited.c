@@ -291,6 +291,53 @@ static void test_one_refuses(void)
     alone_close(&one);
 }
 
+/* Starts it while the third node hangs. The others have answered when that one's time is over. */
+static mortise_status run_without_third(struct call *call, unsigned answers)
+{
+    nodes_do(&nodes, "freeze", 4);
+    call_start(&one, call);
+    for (; answers > 0; answers--) {
+        CHECK(alone_wait_readable(&one, 2));
+        alone_turn(&one, 0);
+    }
+    one.shift_ns += 25 * S_NS; /* node_timeout */
+    if (call->op.kind == MORTISE_OP_LIST)
+        one.shift_ns += 20 * S_NS; /* command_timeout */
+    call_wait(&one, call);
+    nodes_do(&nodes, "thaw", 4);
+    return call->op.status;
+}
+
+/* Two of three nodes refuse for good, so that is the answer, though the third one's silence is noticed after their errors. */
+static void test_two_refuse(void)
+{
+    if (!alone_open(&one, nodes.group.ports, 3,
+                    ALONE("node_persistent", "yes", "username", "mortise", "password", "secret",
+                          "node_timeout", "20s", "command_timeout", "40s", "connect_timeout",
+                          "20s")) ||
+        !alone_works(&one))
+        return;
+    CHECK(alone_says(&one, "3 of 3 nodes answer, 3 may vote"));
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:refusing");
+    struct call list = call_of(MORTISE_OP_LIST, "mortise:");
+    lock.op.mode = MORTISE_SHARED;
+    for (int i = 0; i < 2; i++) {
+        set_right(i, "-hset");
+        set_right(i, "-scan");
+    }
+    DONE(BACKEND, run_without_third(&lock, 2)); /* the votes, and their undos */
+    CHECK(strstr(lock.text, "can't run this command") != NULL);
+    CHECK(alone_says(&one, "3 of 3 nodes answer, 3 may vote"));
+    DONE(BACKEND, run_without_third(&list, 1));
+    CHECK(strstr(list.text, "can't run this command") != NULL);
+    for (int i = 0; i < 2; i++) {
+        set_right(i, "+hset");
+        set_right(i, "+scan");
+    }
+    CHECK(wait_nodes_with(&nodes, "refusing", 0));
+    alone_close(&one);
+}
+
 /* A ping fails then: too few answer. */
 static bool is_alone(void *unused)
 {
@@ -329,6 +376,7 @@ static const CU_TestInfo tests[] = {
     {"the least rights that sharing needs", test_sharing},
     {"without the rights to share", test_no_sharing},
     {"one node refuses, and another is away", test_one_refuses},
+    {"two nodes refuse, and another hangs", test_two_refuse},
     {"one node refuses to downgrade, and the others are away", test_one_refuses_to_downgrade},
     {"the least rights", test_least_rights},
     {"a late vote, and no right to end connections", test_late_vote},
