@@ -158,15 +158,6 @@ static bool read_grant(const char *hex, mortise_grant_id *grant)
     return true;
 }
 
-static bool is_sharer(const struct holders *holders, const char *grant)
-{
-    for (unsigned i = 0; i < holders->count; i++)
-        if (memcmp(holders->all[i].grant, grant, GRANT_HEX) == 0)
-            return true;
-    return false;
-}
-
-/* A grant that has the lock alone on some nodes, and shares it on others, was downgraded: it is released in either mode. */
 static void break_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
@@ -178,14 +169,14 @@ static void break_look(struct ballot *ballot, bool over)
         const struct seen *seen = &ballot->tally.seen[i];
         if (seen->token == op->token && seen->length == GRANT_HEX && !seen->shared &&
             read_grant(seen->grant, &grant)) {
-            release_foreign(driver, op, &grant, is_sharer(&ballot->holders, seen->grant));
+            release_foreign(driver, op, &grant);
             return;
         }
     }
     for (unsigned i = 0; i < ballot->holders.count; i++) {
         const struct holder *holder = &ballot->holders.all[i];
         if (holder->info.token == op->token && read_grant(holder->grant, &grant)) {
-            release_foreign(driver, op, &grant, true);
+            release_foreign(driver, op, &grant);
             return;
         }
     }

@@ -142,9 +142,8 @@ void acquire_turn(struct driver *driver, int64_t now_ns);
 int64_t acquire_due_ns(const struct driver *driver);
 
 void release_start(struct driver *driver, mortise_op *op);
-/* BREAK: releases another client's grant, on the nodes that are up. */
-void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant,
-                     bool shared);
+/* BREAK: releases another client's grant, exclusive or shared, on the nodes that are up. */
+void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant);
 
 /* At most RENEW_MAX. */
 void renew_together(struct driver *driver, mortise_op **ops, unsigned n);

@@ -105,8 +105,8 @@ void release_start(struct driver *driver, mortise_op *op)
 
 /* ---- break -------------------------------------------------------------------------------------------------------- */
 
-void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant,
-                     bool shared)
+/* In either mode: a downgrade may have reached any of the nodes, also those that have not answered yet. */
+void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant)
 {
     struct claim *claim = claim_new_foreign(op);
     if (claim == NULL) {
@@ -114,7 +114,7 @@ void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_
         return;
     }
     claim->grant = *grant;
-    claim->shared = shared;
+    claim->shared = true;
     for (unsigned i = 0; i < driver->count; i++)
         claim_note(claim, i, TRACE_ASKED);
     begin(driver, op, claim);

@@ -17,7 +17,7 @@ static const char *telling(const struct ballot *ballot, const struct vote *vote)
     return pubsub_listens(vote->node, claim->name, claim->name_len) ? "3" : "2";
 }
 
-/* undo.lua is for a claim that is exclusive, and for a caller that does not ask who else is there. */
+/* undo.lua is for a claim that is exclusive for sure, and for a caller that does not ask who else is there. */
 void undo_put(struct ballot *ballot, struct vote *vote)
 {
     static const char *const undoers[] = {[UNDOER_NOBODY] = "-",

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #define FIVE 31u
 
@@ -245,6 +246,39 @@ static void test_break_of_a_downgraded(void)
     close_client(other);
 }
 
+static bool hears_all(void *client)
+{
+    char text[400] = "";
+    return mortise_ping(client, text, sizeof text, &detail) == MORTISE_OK &&
+           strstr(text, "5 of 5 nodes answer") != NULL;
+}
+
+/* The request reaches two of five nodes only, and those answer whoever breaks it too late to say that it is shared there. */
+static void test_break_of_one_shared_by_few(void)
+{
+    static char name[] = "few";
+    if (!open_by_proxies())
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:few"), down;
+    lock.op.ttl_ms = 2 * TEST_PATIENCE_MS; /* it does not end by itself before the test gives up */
+    DONE(OK, call_run(&one, &lock));
+    CHECK(wait_nodes_with(&nodes, name, FIVE));
+    nodes_say(&nodes, 28, "hold-up");
+    down = downgrade_of(&lock);
+    DONE(INDETERMINATE, call_run(&one, &down));
+    CHECK(test_poll(is_shared_on_two, name, TEST_PATIENCE_MS));
+    nodes_say(&nodes, 28, "cut");
+    alone_close(&one);
+    nodes_say(&nodes, 28, "pass");
+    mortise_client *other = nodes_open_by(&nodes, NULL, AT_ONCE "node_timeout = 20s\n");
+    CHECK(test_poll(hears_all, other, TEST_PATIENCE_MS));
+    nodes_say(&nodes, 3, "hold-down");
+    EXPECT(OK, mortise_break(other, name, lock.op.token, &detail));
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    nodes_say(&nodes, 3, "pass");
+    close_client(other);
+}
+
 /* A node is emptied before the downgrade: the renewal brings the claim back there, shared. */
 static void test_downgrade_on_an_emptied_node(void)
 {
@@ -416,6 +450,7 @@ static const CU_TestInfo tests[] = {
     {"a downgrade that reaches a minority", test_downgraded_on_a_minority},
     {"the answer to a downgrade is lost", test_downgrade_reply_lost},
     {"a downgraded claim that a minority has alone is broken", test_break_of_a_downgraded},
+    {"a claim that only a minority shares is broken", test_break_of_one_shared_by_few},
     {"a downgrade finds an emptied node", test_downgrade_on_an_emptied_node},
     {"a minority is downgraded, and the client dies", test_downgrade_and_death},
     {"readers, writers and downgrades on connections that break", test_mixed},
