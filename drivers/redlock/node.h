@@ -48,7 +48,8 @@ void nodes_want(struct driver *driver);
 enum node_pace node_pace_at(const struct node *node, int64_t now_ns);
 /* When node->pace is to be looked at again, if no answer comes before. */
 int64_t node_pace_due_ns(const struct node *node);
-/* It can be asked: connected, with a vote of its own, and not late. Only undos are sent always. */
+/* It can be asked: connected, with a vote of its own, and not late. A node that is connected but late gets undos, and what follows
+ * a vote or a renewal that it was sent before: a token (acquire.c), a repair (renewal.c). */
 bool node_is_usable(const struct node *node, int64_t now_ns);
 /* The same, and for a new grant: not far behind with its answers, either. Else what is outstanding there would grow for ever. What
  * is held is renewed and released there all the same. */
