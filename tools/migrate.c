@@ -40,7 +40,8 @@ static const char help[] =
     "  -C, --config FILE         the config file\n"
     "\n"
     "Exit code: 0 done, or (plan) safe now; 1 nothing left to do; 64 usage; 69 a side is\n"
-    "unreachable; 75 clients are in the way, or another operator took a step; 78 config.\n";
+    "unreachable; 75 clients or another migration are in the way, or another operator took a\n"
+    "step; 78 config.\n";
 
 enum { OPTION_BACK = OPTION_PRIVATE, OPTION_SECTION };
 static const struct option options[] = {{"json", no_argument, NULL, OPTION_JSON},

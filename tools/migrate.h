@@ -62,6 +62,10 @@ struct side {
     uint64_t version;
     enum migrate_side
         kept_on; /* the side that has the register: the other one if this one has no records */
+    /* the register of the other role on this side: of another migration */
+    struct migrate_register other;
+    uint64_t other_version; /* 0: never written, or not known */
+    bool other_closed;      /* by this step */
 };
 
 struct migration {
@@ -83,11 +87,18 @@ bool side_read(struct migration *migration, enum migrate_side role, struct migra
 mortise_status side_write(struct migration *migration, enum migrate_side role,
                           const struct migrate_register *reg, bool closes, uint64_t *version,
                           mortise_error *error);
+/* The same for the other role's register on that side, if it can be another migration's; else there is none. */
+bool side_read_other(struct migration *migration, enum migrate_side role, mortise_error *error);
+/* Whether that is still as it was read, or closed. False: see error, whose status is OK if it is another one. */
+bool side_other_stays(struct migration *migration, enum migrate_side role, mortise_error *error);
+/* Writes {} to it. */
+mortise_status side_close_other(struct migration *migration, enum migrate_side role,
+                                mortise_error *error);
 /* Lists all names that begin with prefix. */
 mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
                          mortise_error *error);
-/* The presences of one phase. */
-mortise_status side_presences(struct side *side, unsigned phase, struct infos *infos,
+/* The presences of a set of phases. */
+mortise_status side_presences(struct side *side, unsigned phases, struct infos *infos,
                               mortise_error *error);
 void infos_free(struct infos *infos);
 /* "`from` [redis]"; returns buffer. */
@@ -104,7 +115,7 @@ struct plan {
     char trouble[1024];              /* why it cannot be done; empty if it can */
     int code;                        /* the exit code for that */
 };
-/* Reads what the registers allow, and asks one side for presences. */
+/* Reads what the registers allow, and asks one side for presences. Reads the registers of another migration too. */
 void plan_make(struct migration *migration, bool forward, struct plan *plan);
 void plan_end(struct plan *plan);
 /* The end of "nothing is left to be done": whether `from` may be shut down. */
@@ -117,6 +128,14 @@ bool phase_is_allowed(const struct migrate_register *from, const struct migrate_
 /* "host, pid 123, program" of a presence; returns buffer. */
 #define WHO_SIZE 512
 const char *who_text(const mortise_info *info, char *buffer);
+/* Whether it is the presence of another migration's client: of another phase than `gone`. */
+bool is_foreign(const mortise_info *presence, unsigned gone);
+bool any_foreign(const struct infos *presences, unsigned gone);
+/* "2 clients of phase old and 1 client of another migration"; returns buffer. */
+#define CLIENTS_SIZE 128
+const char *clients_text(const struct infos *presences, unsigned gone, char *buffer);
+/* What follows who_text(): "", or ", of another migration". */
+const char *whence_text(const mortise_info *presence, unsigned gone);
 
 /* ---- migrate_step.c ---- */
 

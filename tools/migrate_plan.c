@@ -27,6 +27,47 @@ const char *who_text(const mortise_info *info, char *buffer)
     return buffer;
 }
 
+bool is_foreign(const mortise_info *presence, unsigned gone)
+{
+    unsigned phase;
+
+    return migrate_presence_decode(presence->name, &phase, NULL) && phase != gone;
+}
+
+static size_t count_foreign(const struct infos *presences, unsigned gone)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < presences->count; i++)
+        count += is_foreign(&presences->list[i], gone);
+    return count;
+}
+
+bool any_foreign(const struct infos *presences, unsigned gone)
+{
+    return count_foreign(presences, gone) > 0;
+}
+
+const char *clients_text(const struct infos *presences, unsigned gone, char *buffer)
+{
+    const size_t foreign = count_foreign(presences, gone), own = presences->count - foreign;
+    int used = 0;
+
+    buffer[0] = '\0';
+    if (own > 0)
+        used = snprintf(buffer, CLIENTS_SIZE, "%zu client%s of phase %s%s", own,
+                        own == 1 ? "" : "s", migrate_phase_word(gone), foreign > 0 ? " and " : "");
+    if (foreign > 0)
+        snprintf(buffer + used, CLIENTS_SIZE - (size_t)used, "%zu client%s of another migration",
+                 foreign, foreign == 1 ? "" : "s");
+    return buffer;
+}
+
+const char *whence_text(const mortise_info *presence, unsigned gone)
+{
+    return is_foreign(presence, gone) ? ", of another migration" : "";
+}
+
 bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
                       unsigned phase)
 {
@@ -94,6 +135,43 @@ static void find_step(const struct migration *migration, bool forward, struct pl
         migrate_phase_word(now), migrate_phase_word(now));
 }
 
+/* Another migration that has a server in common with this one, in the other role. Its register is read after this one's own: so
+ * if both take a step, one of them sees what the other one has closed, or its write fails (protocol.h, 9). */
+static void look_at_other(struct migration *migration, enum migrate_side role, struct plan *plan)
+{
+    struct side *side = &migration->sides[role];
+    char shown[SIDE_TEXT_SIZE], phases[MIGRATE_PHASES_TEXT_SIZE];
+    mortise_error error;
+
+    side_text(side, shown);
+    if (!side_read_other(migration, role, &error)) {
+        trouble(plan, exit_code_of(error.status),
+                "the register of another migration on %s cannot be read: %s", shown, error.message);
+        return;
+    }
+    if (side->other_version == 0 || !migrate_other_is_in_the_way(role, &side->reg, &side->other))
+        return;
+    migrate_phases_text(side->other.phases, phases);
+    if (role == MIGRATE_FROM)
+        trouble(plan, EXIT_NOT_HAD,
+                "%s is also the `to` of another migration, which has not come to its end (its "
+                "register there admits %s): take that one to stage 3 first",
+                shown, phases);
+    else
+        trouble(plan, EXIT_NOT_HAD,
+                "%s is also the `from` of another migration, which has gone past phase old (its "
+                "register there admits %s): take that one back first",
+                shown, phases);
+}
+
+static void find_others(struct migration *migration, struct plan *plan)
+{
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO; role++) {
+        if (plan->step->opens_to != 0 && plan->code == EXIT_DONE)
+            look_at_other(migration, (enum migrate_side)role, plan);
+    }
+}
+
 /* Finds the clients that the step would wait for. */
 static void find_blockers(struct migration *migration, struct plan *plan)
 {
@@ -103,7 +181,8 @@ static void find_blockers(struct migration *migration, struct plan *plan)
 
     if (plan->step->gone == 0)
         return;
-    mortise_status status = side_presences(side, plan->step->gone, &plan->waits_for, &error);
+    mortise_status status =
+        side_presences(side, plan->step->gone | plan->step->foreign, &plan->waits_for, &error);
     if (status != MORTISE_OK)
         trouble(plan, exit_code_of(status), "%s does not list its clients: %s",
                 side_text(side, shown), error.message);
@@ -149,6 +228,8 @@ void plan_make(struct migration *migration, bool forward, struct plan *plan)
     if (!both_known(migration, plan))
         return;
     find_step(migration, forward, plan);
+    if (plan->step != NULL && plan->code == EXIT_DONE)
+        find_others(migration, plan);
     if (plan->step != NULL && plan->code == EXIT_DONE)
         find_blockers(migration, plan);
 }

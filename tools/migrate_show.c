@@ -357,6 +357,7 @@ static void json_plan(const struct migration *migration, const struct plan *plan
     for (size_t i = 0; i < plan->waits_for.count; i++) {
         json_open(&json, '{');
         json_who(&json, &plan->waits_for.list[i]);
+        json_bool(&json, "other_migration", is_foreign(&plan->waits_for.list[i], plan->step->gone));
         json_close(&json, '}');
     }
     json_close(&json, ']');
@@ -377,7 +378,7 @@ static void print_lines(const struct migration *migration, const struct plan *pl
 
 static void print_plan(const struct migration *migration, const struct plan *plan, bool forward)
 {
-    char who[WHO_SIZE];
+    char who[WHO_SIZE], clients[CLIENTS_SIZE];
 
     print_head(migration);
     if (plan->code != EXIT_DONE) {
@@ -397,10 +398,11 @@ static void print_plan(const struct migration *migration, const struct plan *pla
         printf("Safe now: yes; run `mortise migrate advance%s`.\n", forward ? "" : " --back");
         return;
     }
-    printf("Safe now: no; it waits for %zu client%s of phase %s:\n", plan->waits_for.count,
-           plan->waits_for.count == 1 ? "" : "s", migrate_phase_word(plan->step->gone));
+    printf("Safe now: no; it waits for %s:\n",
+           clients_text(&plan->waits_for, plan->step->gone, clients));
     for (size_t i = 0; i < plan->waits_for.count; i++)
-        printf("    %s\n", who_text(&plan->waits_for.list[i], who));
+        printf("    %s%s\n", who_text(&plan->waits_for.list[i], who),
+               whence_text(&plan->waits_for.list[i], plan->step->gone));
 }
 
 int show_plan(struct migration *migration, const struct plan *plan, bool forward, bool as_json)

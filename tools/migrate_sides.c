@@ -83,11 +83,11 @@ bool side_read(struct migration *migration, enum migrate_side role, struct migra
     return status == MORTISE_OK;
 }
 
-mortise_status side_write(struct migration *migration, enum migrate_side role,
-                          const struct migrate_register *reg, bool closes, uint64_t *version,
-                          mortise_error *error)
+/* Writes the register of `role` to `kept`. */
+static mortise_status write_kept(struct side *kept, enum migrate_side role,
+                                 const struct migrate_register *reg, bool closes, uint64_t *version,
+                                 mortise_error *error)
 {
-    const struct side *kept = &migration->sides[migration->sides[role].kept_on];
     char text[MIGRATE_RECORD_SIZE];
     size_t size = migrate_register_encode(reg, text);
 
@@ -100,7 +100,7 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
         if (status == MORTISE_OK)
             return status;
         /* the reply may have been lost, and the request repeated */
-        if (!side_read(migration, role, &now, version, &ignored))
+        if (read_kept(kept, role, &now, version, &ignored) != MORTISE_OK)
             return status;
         if (*version == seen)
             return status;
@@ -117,6 +117,60 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
         }
         poll(NULL, 0, PAUSE_MS);
     }
+}
+
+mortise_status side_write(struct migration *migration, enum migrate_side role,
+                          const struct migrate_register *reg, bool closes, uint64_t *version,
+                          mortise_error *error)
+{
+    struct side *kept = &migration->sides[migration->sides[role].kept_on];
+
+    return write_kept(kept, role, reg, closes, version, error);
+}
+
+/* ---- another migration's ------------------------------------------------------------------------ */
+
+/* The name of the other role's register is this migration's own if the other side keeps its register here. */
+static bool keeps_other(const struct migration *migration, enum migrate_side role)
+{
+    return migration->sides[role].kept_on == role && migration->sides[OTHER(role)].kept_on != role;
+}
+
+bool side_read_other(struct migration *migration, enum migrate_side role, mortise_error *error)
+{
+    struct side *side = &migration->sides[role];
+
+    side->other = migrate_register_absent(OTHER(role));
+    side->other_version = 0;
+    return !keeps_other(migration, role) ||
+           read_kept(side, OTHER(role), &side->other, &side->other_version, error) == MORTISE_OK;
+}
+
+bool side_other_stays(struct migration *migration, enum migrate_side role, mortise_error *error)
+{
+    struct side *side = &migration->sides[role];
+    struct migrate_register now;
+    uint64_t version;
+
+    error->status = MORTISE_OK;
+    if (!side->other_closed)
+        return true;
+    return read_kept(side, OTHER(role), &now, &version, error) == MORTISE_OK &&
+           version == side->other_version && now.phases == 0;
+}
+
+mortise_status side_close_other(struct migration *migration, enum migrate_side role,
+                                mortise_error *error)
+{
+    struct side *side = &migration->sides[role];
+    const struct migrate_register closed = {.phases = 0, .floor = side->other.floor};
+    mortise_status status = MORTISE_OK;
+
+    if (keeps_other(migration, role)) {
+        status = write_kept(side, OTHER(role), &closed, true, &side->other_version, error);
+        side->other_closed = status == MORTISE_OK;
+    }
+    return status;
 }
 
 static void look_at_register(struct migration *migration, enum migrate_side role)
@@ -143,10 +197,9 @@ static bool keep_info(const mortise_info *info, void *user_data)
     return true;
 }
 
-mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
-                         mortise_error *error)
+static mortise_status list_more(struct side *side, const char *prefix, struct infos *infos,
+                                mortise_error *error)
 {
-    *infos = (struct infos){0};
     if (side->client == NULL) {
         *error = side->error;
         return side->status;
@@ -154,13 +207,27 @@ mortise_status side_list(struct side *side, const char *prefix, struct infos *in
     return mortise_list(side->client, prefix, keep_info, infos, error);
 }
 
-mortise_status side_presences(struct side *side, unsigned phase, struct infos *infos,
+mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
+                         mortise_error *error)
+{
+    *infos = (struct infos){0};
+    return list_more(side, prefix, infos, error);
+}
+
+mortise_status side_presences(struct side *side, unsigned phases, struct infos *infos,
                               mortise_error *error)
 {
     char prefix[MIGRATE_NAME_SIZE];
+    mortise_status status = MORTISE_OK;
 
-    migrate_presence_prefix(phase, prefix);
-    return side_list(side, prefix, infos, error);
+    *infos = (struct infos){0};
+    for (unsigned phase = MIGRATE_OLD; phase <= MIGRATE_NEW && status == MORTISE_OK; phase *= 2) {
+        if ((phases & phase) == 0)
+            continue;
+        migrate_presence_prefix(phase, prefix);
+        status = list_more(side, prefix, infos, error);
+    }
+    return status;
 }
 
 void infos_free(struct infos *infos)

@@ -30,6 +30,18 @@ static int64_t now_ms(void)
 
 /* ---- registers ---------------------------------------------------------------------------------- */
 
+static int could_not_write(const char *shown, mortise_status status, const mortise_error *error)
+{
+    if (status == MORTISE_BUSY) {
+        say("another operator wrote the register of %s meanwhile: the step ends here; "
+            "`mortise migrate status` shows the state",
+            shown);
+        return EXIT_NOT_HAD;
+    }
+    say("the register of %s could not be written: %s", shown, error->message);
+    return exit_code_of(status);
+}
+
 /* Writes the register, and tells the user what it allows now. */
 static int put_register(struct migration *migration, enum migrate_side role,
                         const struct migrate_register *reg, bool closes)
@@ -40,23 +52,35 @@ static int put_register(struct migration *migration, enum migrate_side role,
 
     side_text(side, shown);
     mortise_status status = side_write(migration, role, reg, closes, &side->version, &error);
-    if (status == MORTISE_BUSY) {
-        say("another operator wrote the register of %s meanwhile: the step ends here; "
-            "`mortise migrate status` shows the state",
-            shown);
-        return EXIT_NOT_HAD;
-    }
-    if (status != MORTISE_OK) {
-        say("the register of %s could not be written: %s", shown, error.message);
-        return exit_code_of(status);
-    }
+    if (status != MORTISE_OK)
+        return could_not_write(shown, status, &error);
     side->reg = *reg;
     migrate_phases_text(reg->phases, phases);
     say("%s now admits %s", shown, phases);
     return EXIT_DONE;
 }
 
-/* Checks that the closed register is still closed: a server may have lost it. */
+/* Shuts out the clients of another migration that has the other role on that side. */
+static int close_other(struct migration *migration, const struct plan *plan)
+{
+    const struct migrate_step *step = plan->step;
+    struct side *side = &migration->sides[step->closes];
+    char shown[SIDE_TEXT_SIZE];
+    mortise_error error;
+
+    if (step->foreign == 0 ||
+        (side->other_version == 0 && !any_foreign(&plan->waits_for, step->gone)))
+        return EXIT_DONE;
+    side_text(side, shown);
+    mortise_status status = side_close_other(migration, side->role, &error);
+    if (status != MORTISE_OK)
+        return could_not_write(shown, status, &error);
+    if (side->other.phases != 0)
+        say("%s no longer admits clients of another migration", shown);
+    return EXIT_DONE;
+}
+
+/* Checks that the closed registers are still closed: a server may have lost them. */
 static int still_closed(struct migration *migration, enum migrate_side role)
 {
     const struct side *side = &migration->sides[role];
@@ -70,8 +94,14 @@ static int still_closed(struct migration *migration, enum migrate_side role)
         say("the register of %s cannot be read any more: %s", shown, error.message);
         return exit_code_of(error.status);
     }
-    if (version == side->version && now.phases == side->reg.phases)
-        return EXIT_DONE;
+    if (version == side->version && now.phases == side->reg.phases) {
+        if (side_other_stays(migration, role, &error))
+            return EXIT_DONE;
+        if (error.status != MORTISE_OK) {
+            say("the register of %s cannot be read any more: %s", shown, error.message);
+            return exit_code_of(error.status);
+        }
+    }
     say("the register of %s has changed: another operator wrote it, or the server lost it; the "
         "step ends here",
         shown);
@@ -85,7 +115,7 @@ static int still_closed(struct migration *migration, enum migrate_side role)
  * that of a client that has read the register again.) */
 struct waiting {
     struct side *side;
-    unsigned phase;
+    unsigned phase, foreign;
     int64_t presence_ms;
     int64_t quiet_until_ms; /* the step goes on no earlier: the server may have lost presences */
     int64_t tell_at_ms;
@@ -98,15 +128,15 @@ struct waiting {
 static void name_them(struct waiting *waiting)
 {
     const struct infos *there = &waiting->there;
-    char shown[SIDE_TEXT_SIZE], who[WHO_SIZE];
+    char shown[SIDE_TEXT_SIZE], who[WHO_SIZE], clients[CLIENTS_SIZE];
 
     if (there->count == 0 || now_ms() < waiting->tell_at_ms)
         return;
     waiting->tell_at_ms = now_ms() + TELL_MS;
-    say("waiting for %zu client%s of phase %s on %s:", there->count, there->count == 1 ? "" : "s",
-        migrate_phase_word(waiting->phase), side_text(waiting->side, shown));
+    say("waiting for %s on %s:", clients_text(there, waiting->phase, clients),
+        side_text(waiting->side, shown));
     for (size_t i = 0; i < there->count && i < NAMED_MAX; i++)
-        say("  %s", who_text(&there->list[i], who));
+        say("  %s%s", who_text(&there->list[i], who), whence_text(&there->list[i], waiting->phase));
     if (there->count > NAMED_MAX)
         say("  and %zu more", there->count - NAMED_MAX);
 }
@@ -168,7 +198,8 @@ static bool look(struct waiting *waiting)
 {
     struct infos now;
     mortise_error error;
-    mortise_status status = side_presences(waiting->side, waiting->phase, &now, &error);
+    mortise_status status =
+        side_presences(waiting->side, waiting->phase | waiting->foreign, &now, &error);
     bool another = false;
 
     if (status == MORTISE_OK)
@@ -198,10 +229,11 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
         return EXIT_DONE;
     while (!look(waiting)) {
         if (now_ms() >= until_ms) {
-            say("gave up after %s: clients of phase %s may still be on %s; no new ones are "
+            say("gave up after %s: clients of phase %s%s may still be on %s; no new ones are "
                 "admitted. "
                 "`mortise migrate advance` continues from here, with --back it goes back",
                 format_duration(wait_ms, duration), migrate_phase_word(waiting->phase),
+                any_foreign(&waiting->there, waiting->phase) ? ", or of another migration," : "",
                 side_text(waiting->side, shown));
             return EXIT_NOT_HAD;
         }
@@ -237,8 +269,10 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     const struct migrate_step *step = plan->step;
     struct side *side = &migration->sides[step->closes];
     const struct migrate_register closed = {.phases = step->closes_to, .floor = side->reg.floor};
-    struct waiting waiting = {
-        .side = side, .phase = step->gone, .presence_ms = migration->file.presence_ms};
+    struct waiting waiting = {.side = side,
+                              .phase = step->gone,
+                              .foreign = step->foreign,
+                              .presence_ms = migration->file.presence_ms};
     mortise_status status;
     mortise_error error;
 
@@ -247,19 +281,23 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     /* written even if it has that text already: that ends another operator's step */
     int code = put_register(migration, side->role, &closed, true);
     if (code == EXIT_DONE)
+        code = close_other(migration, plan);
+    if (code == EXIT_DONE)
         code = wait_until_gone(&waiting, wait_ms);
     infos_free(&waiting.there);
     return code;
 }
 
-/* From both sides: in phase both, the opened side may have given tokens that the other one does not know. */
+/* From both sides: in phase both, the opened side may have given tokens that the other one does not know. Clients of another
+ * migration had tokens above the floor in its register. */
 static int take_floor(struct migration *migration, uint64_t *floor)
 {
     uint64_t tokens[2] = {0}, floors[2];
     int code = EXIT_DONE;
 
     for (int role = MIGRATE_FROM; role <= MIGRATE_TO && code == EXIT_DONE; role++) {
-        floors[role] = migration->sides[role].reg.floor;
+        const struct side *side = &migration->sides[role];
+        floors[role] = side->other.floor > side->reg.floor ? side->other.floor : side->reg.floor;
         code = take_token(&migration->sides[role], &tokens[role]);
     }
     if (code == EXIT_DONE)
@@ -269,13 +307,14 @@ static int take_floor(struct migration *migration, uint64_t *floor)
 
 static int refuse_to_begin(const struct plan *plan)
 {
-    char who[WHO_SIZE];
+    char who[WHO_SIZE], clients[CLIENTS_SIZE];
 
     const bool one = plan->waits_for.count == 1;
 
-    say("%zu client%s of phase %s %s still running%s %s; nothing was done", plan->waits_for.count,
-        one ? "" : "s", migrate_phase_word(plan->step->gone), one ? "is" : "are",
-        one ? ":" : ", for example", who_text(plan->waits_for.list, who));
+    say("%s %s still running%s %s%s; nothing was done",
+        clients_text(&plan->waits_for, plan->step->gone, clients), one ? "is" : "are",
+        one ? ":" : ", for example", who_text(plan->waits_for.list, who),
+        whence_text(plan->waits_for.list, plan->step->gone));
     return EXIT_NOT_HAD;
 }
 

@@ -228,6 +228,7 @@ static const struct migrate_step
                   .closes = MIGRATE_FROM,
                   .closes_to = MIGRATE_BOTH,
                   .gone = MIGRATE_OLD,
+                  .foreign = MIGRATE_NEW,
                   .opens_to = MIGRATE_BOTH | MIGRATE_NEW,
                   .takes_floor = true,
                   .leads_to = MIGRATE_STAGE_2},
@@ -235,6 +236,7 @@ static const struct migrate_step
                   .closes = MIGRATE_TO,
                   .closes_to = MIGRATE_BOTH,
                   .gone = MIGRATE_NEW,
+                  .foreign = MIGRATE_OLD,
                   .opens_to = MIGRATE_OLD | MIGRATE_BOTH,
                   .takes_floor = true,
                   .leads_to = MIGRATE_STAGE_1},
@@ -262,6 +264,16 @@ const struct migrate_step *migrate_step_of(const struct migrate_register *from,
     if (forward)
         return !new || old ? &one_to_two : &two_to_three;
     return new && !both && !old ? &three_to_two : &two_to_one;
+}
+
+/* A `to` register that admits nobody was closed by a migration that goes on from there: no step of its own writes that. A `from`
+ * register that admits nobody may be such a migration's last stage, or closed by a step back of the one whose `to` this is. */
+bool migrate_other_is_in_the_way(enum migrate_side side, const struct migrate_register *own,
+                                 const struct migrate_register *other)
+{
+    if (side == MIGRATE_FROM)
+        return (other->phases & MIGRATE_BOTH) != 0;
+    return other->phases != 0 ? (other->phases & MIGRATE_OLD) == 0 : own->phases == 0;
 }
 
 uint64_t migrate_floor_after(const uint64_t tokens[2], const uint64_t floors[2])

@@ -11,15 +11,18 @@
  *             MIGRATE_PRESENCES on each side and decodes the names: phase and client id; host, pid and program are in the
  *             mortise_info. Every other listed name is a lock of the application, except MIGRATE_FLOOR_LOCK.
  *   plan      migrate_step_of() the two registers and the direction. NULL means that nothing is left to be done. Only the
- *             presences of step->gone on the side step->closes block the step.
+ *             presences of step->gone and step->foreign on the side step->closes block the step. If step->opens_to is not 0, reads
+ *             the other role's register on each side too, after the side's own: migrate_other_is_in_the_way().
  *   advance   Always in this order, whatever the registers hold (protocol.h, 5):
  *               1  Read both registers and keep their versions.
- *               2  Write step->closes_to to the register of step->closes, at the version read; keep its floor.
- *               3  List the presences of step->gone on that side. Wait until none of those found by the first list is
- *                  listed any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that failed,
- *                  and after a restart of the server, wait for one more `presence` ttl.
+ *               2  Write step->closes_to to the register of step->closes, at the version read; keep its floor. Then, if
+ *                  step->foreign is not 0 and the other role's register of that side was ever written, or presences of
+ *                  step->foreign are there: write {} to it, at the version read; keep its floor.
+ *               3  List the presences of step->gone and step->foreign on that side. Wait until none of those found by the first
+ *                  list is listed any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that
+ *                  failed, and after a restart of the server, wait for one more `presence` ttl.
  *               4  If step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: the side has none) and
- *                  release it. The floor is migrate_floor_after(the tokens, the floors of both registers).
+ *                  release it. The floor is migrate_floor_after(the tokens, the floors of both registers of each side).
  *               5  Write step->opens_to to the other side's register, at the version read in 1, with the floor of 4, or
  *                  with its own floor if 4 was not done.
  *             If a write answers BUSY or INDETERMINATE, read the register again. If it holds what was to be written, under
@@ -31,7 +34,9 @@
  * side, under the name of its own role. A migration needs at least one side with records. mortise_record_read() tells:
  * MORTISE_NOTSUP.
  *
- * Names follow the role of a side, not its server: the `to` of one migration may be the `from` of the next. */
+ * Names follow the role of a side, not its server: the `to` of one migration may be the `from` of the next, when the first
+ * one has come to its end. Such a side has the registers of both roles, one of each migration (protocol.h, 9). But if the other
+ * side keeps no records, the register of the other role is its own, and that of another migration is not known. */
 #ifndef MORTISE_MIGRATION_H
 #define MORTISE_MIGRATION_H
 
@@ -110,6 +115,7 @@ struct migrate_step {
         closes;         /* whose register is written first; the other side's is written last */
     unsigned closes_to; /* the phases that it gets */
     unsigned gone;      /* the phase whose presences must be gone from that side then; 0: none */
+    unsigned foreign;   /* the phase that only another migration's clients have there: they must be gone too; 0: may stay */
     unsigned opens_to;  /* the phases that the other side's register gets */
     bool takes_floor;   /* the opened register gets a floor above the tokens of both sides */
     enum migrate_stage leads_to;
@@ -122,6 +128,10 @@ const char *migrate_stage_word(enum migrate_stage stage); /* "1", "between 1 and
  * not ended begins again. NULL: that end is reached. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward);
+/* Whether another migration forbids a step that opens a register (opens_to is not 0). It has the other role on this side, and its
+ * register there, `other`, has been written. On `from`: it has not come to its end. On `to`: it has gone past phase old. */
+bool migrate_other_is_in_the_way(enum migrate_side side, const struct migrate_register *own,
+                                 const struct migrate_register *other);
 /* A floor above every token that either side may have given: a day above the tokens that the sides have just given (0: the
  * side has none) and above the floors of both registers. */
 uint64_t migrate_floor_after(const uint64_t tokens[2], const uint64_t floors[2]);

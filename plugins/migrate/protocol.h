@@ -96,7 +96,7 @@
  *
  *   1 → 2   read both registers, with their versions f and t
  *           write `from` := {both}, if its version is still f; *always*, even if it is already {both}
- *           wait until no presence of phase old is on `from`
+ *           wait until no presence of phase old is on `from` (nor one of another migration: 9)
  *           take the floor (6), from both sides
  *           write `to` := {both, new}, if its version is still t
  *   2 → 1   the same with the sides exchanged: `to` := {both}; no presence of phase new on `to`; `from` := {old, both}
@@ -193,7 +193,44 @@
  * 8. NAMES. If the config gives no namespace, each side has its own driver's. So clients of phase old mean the same locks as
  * clients without the plugin, and clients of phase new the same as clients that no longer use it. Clients without the plugin
  * have no presence: they must have ended before the first step, and must not return before the last one. No register can
- * see them. */
+ * see them.
+ *
+ * 9. TWO MIGRATIONS may have a server S in common: the `to` of the first one, A → S, is the `from` of the second one, S → C. The
+ * names of registers and presences follow the role of a side, so S has one register of each. A client reads that of its own
+ * migration, and is seen by its own presence:
+ *
+ *   on S        new and both of A → S, old and both of S → C: they all meet there
+ *   not on S    old of A → S (on A alone), new of S → C (on C alone): they meet none of those that are only on S
+ *
+ * To S → C, the clients of A → S are like clients of phase old. So the step 1 → 2 of S → C closes S to them too, and waits for
+ * them; the step 2 → 1 of A → S does the same with those of S → C. The name of a presence of phase both does not tell whose it
+ * is, and no operator reaches all three servers. So one migration must be at its end before the other one begins: A → S at
+ * stage 3, or S → C with clients of phase old only. Then a presence of phase new on `from`, or of phase old on `to`, is another
+ * migration's, and there are no others. A step that opens a register to a phase (all but 2 → 3) reads the other role's registers
+ * after its own:
+ *
+ *   S → C   The register of `to` on S admits both: A → S is not at its end; refused.
+ *           1 → 2: after S is closed to old, writes {} to the register of `to` on S, if that was ever written; *always*, even if
+ *           it is {} already. Waits for presences of old and of new on S.
+ *   A → S   The register of `from` on S does not admit old: S → C has gone further; refused. ({} may also be what the next line
+ *           has written. But then the register of `to` on S is not {}, which only S → C writes.)
+ *           2 → 1: after S is closed to new, writes {} to the register of `from` on S, if that was ever written, or a presence
+ *           of old is there. (Not otherwise: a later migration begins with an absent one.) Waits for presences of new and of
+ *           old on S.
+ *
+ * Why an operator P of A → S cannot open S when an operator Q of S → C has closed it: P reads the version of the register of `to`,
+ * and then that of `from`, which must admit old. Q closes the latter first, and then writes the register of `to`. If Q has written
+ * it before P read its version, P sees what Q has closed. Otherwise both write the same version of it; the later one fails,
+ * and its step ends. tests/model/migrate_next.pml is a model of this.
+ *
+ *   Q stops or dies between the two closings: S is closed to old of S → C, and open to new of A → S; they meet. Any `advance` of
+ *   S → C goes on.
+ *   A client of A → S is killed: its presence expires, as any.
+ *   The server of S loses its records: the register of `to` is absent; it admits both, not new.
+ *   S → C goes back to stage 1: the register of `to` on S stays {} until an operator of A → S opens it.
+ *   An operator whose command does not know this section: as if it were not there. So all hosts need one that does.
+ *   Tokens: the floor of 1 → 2 is above the floors of both registers on each side. But clients of phase old read no floor of
+ *   another migration: they are like clients without the plugin (docs/migrating.md). */
 #ifndef MORTISE_MIGRATE_PROTOCOL_H
 #define MORTISE_MIGRATE_PROTOCOL_H
 

@@ -33,9 +33,9 @@ DEFINITIONS = set("""
     nodes_problem note_sentinels obstacle on_header on_hello on_stream_close op_fail_few op_fail_odd open_client_of open_handle
     plain_read primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only
     read_path read_replies read_secret read_seeds readers_admit redirected refuse refused release request_was_read
-    request_write row_sound run say_silent schema_sound send_copy sentinel_choose shared_mismatch side_write
+    request_write row_sound run say_silent schema_sound send_copy sentinel_choose shared_mismatch
     take_layout take_record take_schema take_socket take_variables text_of tls_context_new tls_handshake tls_read
-    too_large topology_open unknown_key variable why_busy why_not wrap_tls""".split())
+    too_large topology_open unknown_key variable why_busy why_not wrap_tls write_kept""".split())
 
 # What is no error: (call, definition, file) as patterns, with the reason.
 QUIET = [
@@ -53,7 +53,7 @@ QUIET = [
     (r"replace|fixed|MHD_add_response_header|write_head|write_gauge|metrics_write_one", "", "", "HTTP and Prometheus"),
     ("", r"http_response|counter_rows|histogram_rows|walk_failures", "", "HTTP and Prometheus"),
     ("", r"one_to_two|two_to_one|two_to_three|three_to_two|migrate_from_may_go|stages", "", "steps of `mortise migrate plan`"),
-    ("", r"foreign_fuse|remote|copy_words|set_text", "", "words within messages that have an entry"),
+    ("", r"foreign_fuse|remote|copy_words|set_text|clients_text|whence_text", "", "words within messages that have an entry"),
     ("", r"once|fill", "bindings/python/native", "the documentation of a method"),
     (r"_Pragma|X", "", "", "headers: the texts of statuses are read below"),
     (r"errand_log", r"", "plugins/trace/ring", "")]

@@ -205,6 +205,30 @@ static void test_who_is_waited_for(void)
             }
 }
 
+/* The clients of another migration that has the other role on the closed side: phase new where this one has `from`. */
+static void test_other_migrations(void)
+{
+    for (unsigned from = 0; from < 8; from++)
+        for (unsigned to = 0; to < 8; to++)
+            for (int forward = 0; forward < 2; forward++) {
+                struct world world = {{{.phases = from}, {.phases = to}}};
+                const struct migrate_step *step = next(&world, forward != 0);
+                if (step == NULL || !step->takes_floor)
+                    continue;
+                CU_ASSERT_EQUAL(step->foreign,
+                                step->closes == MIGRATE_FROM ? MIGRATE_NEW : MIGRATE_OLD);
+                CU_ASSERT_EQUAL(step->foreign & step->gone, 0);
+            }
+    for (unsigned own = 0; own < 8; own++)
+        for (unsigned other = 0; other < 8; other++) {
+            struct migrate_register regs[] = {{.phases = own}, {.phases = other}};
+            bool past_old = (other & MIGRATE_OLD) == 0 && (other != 0 || own == 0);
+            CU_ASSERT_EQUAL(migrate_other_is_in_the_way(MIGRATE_FROM, &regs[0], &regs[1]),
+                            (other & MIGRATE_BOTH) != 0);
+            CU_ASSERT_EQUAL(migrate_other_is_in_the_way(MIGRATE_TO, &regs[0], &regs[1]), past_old);
+        }
+}
+
 static void test_old_beside(void)
 {
     struct migrate_register to = migrate_register_absent(MIGRATE_TO);
@@ -238,6 +262,7 @@ int main(void)
     CU_add_test(suite, "all steps, there and back", test_there_and_back);
     CU_add_test(suite, "from everywhere to both ends", test_from_everywhere);
     CU_add_test(suite, "who is waited for", test_who_is_waited_for);
+    CU_add_test(suite, "clients of another migration", test_other_migrations);
     CU_add_test(suite, "an old client that sees the other side", test_old_beside);
     CU_add_test(suite, "floors", test_floor);
     CU_basic_set_mode(CU_BRM_VERBOSE);
