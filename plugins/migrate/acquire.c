@@ -163,15 +163,22 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     ask_send(ask);
 }
 
-/* Notes in the leg what an answer says. */
-static void leg_asked(struct leg *leg, const mortise_op *op)
+/* Notes in the leg what an answer says. The request may have been in the server's queue for hours until it was granted, or may
+ * have been granted: the claim ends a ttl after the answer at the latest. */
+static void leg_asked(struct call *call, struct leg *leg, const mortise_op *op)
 {
+    struct claim *claim = call->claim;
+    int64_t until_ns = now_of(call->migrate) + op->ttl_ms * NS_PER_MS;
     if (op->first_sent_ns != 0 && leg->first_sent_ns == 0)
         leg->first_sent_ns = op->first_sent_ns;
     if (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE)
         return;
     leg->maybe = true;
     leg->tries++;
+    if (op->status == MORTISE_OK && op->from_ns + op->good_for_ms * NS_PER_MS > until_ns)
+        until_ns = op->from_ns + op->good_for_ms * NS_PER_MS;
+    if (until_ns > claim->until_ns)
+        claim->until_ns = until_ns;
     if (op->status != MORTISE_OK)
         return;
     leg->held = true;
@@ -341,7 +348,7 @@ void acquire_answered(struct call *call, struct ask *ask)
     struct leg *leg = leg_of(call, ask->side);
     bool was_maybe = leg->maybe;
     if (kind == MORTISE_OP_ACQUIRE)
-        leg_asked(leg, &ask->op);
+        leg_asked(call, leg, &ask->op);
     if (kind == MORTISE_OP_RELEASE)
         leg_released(leg, ask, NULL);
     if (call->state == CALL_FIRST) {

@@ -113,6 +113,75 @@ static void test_waiting_is_passed_on(void)
     wait_after_a_loss("both", other, "[sim_other]\nqueue = yes\n");
 }
 
+/* So many that the plugin forgets the claims that must have ended (claim.c). */
+enum { MANY = 1025 };
+static mortise_lease *many[MANY];
+
+static void many_taken(void)
+{
+    for (int i = 0; i < MANY; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "other-%d", i);
+        many[i] = take(&rig, name, NULL);
+    }
+}
+
+static void many_given_back(void)
+{
+    for (int i = 0; i < MANY; i++)
+        CU_ASSERT_EQUAL(mortise_release_nowait(many[i], NULL), MORTISE_OK);
+    settle();
+}
+
+/* Granted from the queue after more than a ttl and a minute, and not renewed yet. */
+static void test_granted_late(void)
+{
+    other->reset();
+    sim->reset();
+    migrate_open(&rig, "old", "[sim]\nqueue = yes\n");
+    sim->seize("n", MORTISE_NEVER);
+    want(&rig, &first, "n", FOREVER);
+    advance_ms(130000);
+    CU_ASSERT(sim->give_back("n"));
+    settle();
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    uint64_t token = mortise_token(first.lease);
+    many_taken();
+    CU_ASSERT(sim->holds("n", token));
+    CU_ASSERT_EQUAL(mortise_release(first.lease, NULL), MORTISE_OK);
+    CU_ASSERT_FALSE(sim->holds("n", token));
+    many_given_back();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+/* A waiter gives up after as long, at the instant at which it is granted, and its release does not reach the server: the plugin must
+ * not say that nothing is left there. */
+static void test_given_up_late(void)
+{
+    other->reset();
+    sim->reset();
+    migrate_open(&rig, "old", "[sim]\nqueue = yes\n");
+    sim->seize("n", MORTISE_NEVER);
+    want(&rig, &first, "n", FOREVER);
+    advance_ms(130000);
+    int away = SCRIPT(.kinds = OP(RELEASE), .name = "n", .fate = SIM_REFUSE,
+                      .status = MORTISE_UNREACHABLE);
+    CU_ASSERT(sim->give_back("n"));
+    CU_ASSERT_EQUAL(mortise_cancel(rig.handle, first.request), MORTISE_OK);
+    settle();
+    CU_ASSERT_EQUAL(first.status, MORTISE_CANCELED);
+    CU_ASSERT(sim->hits(away) > 0);
+    many_taken();
+    sim->end(away);
+    int again = SCRIPT(.kinds = OP(RELEASE), .name = "n");
+    advance_ms(5000);
+    CU_ASSERT_EQUAL(sim->hits(again), 1);
+    many_given_back();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -120,6 +189,8 @@ int main(void)
         {"queued over a lapse", test_not_stepped},
         {"a reply that was lost before a lapse, and steps", test_reply_lost_over_steps},
         {"that a leg waits is passed on", test_waiting_is_passed_on},
+        {"granted late, and then many claims", test_granted_late},
+        {"given up late, and then many claims", test_given_up_late},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_queue", tests);
