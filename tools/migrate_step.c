@@ -21,7 +21,7 @@
 #define TELL_MS 10000 /* between two messages about the clients in the way */
 #define NAMED_MAX 5   /* clients in one message */
 #define FLOOR_WAIT_MS 30000
-#define RUN_SIZE 256
+#define RUN_SIZE MORTISE_PING_SIZE /* a cluster names each master */
 
 static int64_t now_ms(void)
 {
@@ -188,6 +188,7 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
     *status = ping_server(waiting->side->client, run, sizeof run, NULL, 0, error);
     if (*status != MORTISE_OK)
         return false;
+    ping_without_time(run);
     bool another = waiting->run[0] != '\0' && strcmp(run, waiting->run) != 0;
     memcpy(waiting->run, run, sizeof run);
     return another;

@@ -19,3 +19,14 @@ mortise_status ping_server(mortise_client *client, char *text, size_t size, char
     snprintf(text, size, "%s", answer);
     return status;
 }
+
+void ping_without_time(char *text)
+{
+    static const char words[] = "; votes count in ";
+    char *begin = strstr(text, words);
+
+    if (begin == NULL)
+        return;
+    char *end = begin + strlen(words) + strspn(begin + strlen(words), "0123456789 s");
+    memmove(begin, end, strlen(end) + 1);
+}

@@ -9,4 +9,7 @@
 mortise_status ping_server(mortise_client *client, char *text, size_t size, char *findings,
                            size_t findings_size, mortise_error *error);
 
+/* Removes the time that is left until the votes of a node count (redlock): it changes with every ping. */
+void ping_without_time(char *text);
+
 #endif

@@ -1,6 +1,6 @@
 /* test_migrate_operators.c - two operators at once, with the command's own functions for registers: an operator who
  * opens a side has closed the other side before, after reading both. The test runs the parts of each step in the
- * worst order. */
+ * worst order. And a server that is restarted during a step. */
 #include "migrate_test.h"
 
 #include "connect.h"
@@ -94,6 +94,61 @@ static void test_other_version(void)
     migration_close(&other);
 }
 
+/* ---- a server that is restarted ------------------------------------------------------------------ */
+
+static const char *ping_before, *ping_after;
+
+/* In place of the library's: the first ping of a step, and those that follow. */
+mortise_status mortise_ping(mortise_client *client, char *text, size_t size, mortise_error *error)
+{
+    (void)client;
+    (void)error;
+    snprintf(text, size, "%s", ping_before != NULL ? ping_before : ping_after);
+    ping_before = NULL;
+    return MORTISE_OK;
+}
+
+/* A step that does not wait: done, unless it takes the server for another run. */
+static void expect_step(int wanted, const char *before, const char *after)
+{
+    struct migration migration;
+    struct plan plan;
+    begin();
+    config_where = config("both", "60s");
+    look(&migration);
+    plan_make(&migration, true, &plan);
+    CU_ASSERT_EQUAL(plan.waits_for.count, 0);
+    ping_before = before;
+    ping_after = after;
+    CU_ASSERT_EQUAL(step_take(&migration, &plan, 0), wanted);
+    plan_end(&plan);
+    migration_close(&migration);
+}
+
+/* A Redis Cluster names each of its masters, so that the last ones are far behind in the text. */
+static void test_restarted(void)
+{
+    char before[600], after[600];
+    memset(before, 'x', sizeof before);
+    snprintf(before + 500, 100, "127.0.0.1:7010, run 0c7335eca79e");
+    memcpy(after, before, sizeof after);
+    expect_step(EXIT_DONE, before, after);
+    memcpy(after + 500 + strlen("127.0.0.1:7010, run "), "1", 1);
+    expect_step(EXIT_NOT_HAD, before, after);
+    expect_step(EXIT_NOT_HAD, "a, run 1", "a, run 2");
+}
+
+/* The nodes of redlock: how long until their votes count is another text with every ping. */
+static void test_votes(void)
+{
+    expect_step(EXIT_DONE, "3 of 3 nodes answer, 2 may vote; votes count in 30 s",
+                "3 of 3 nodes answer, 2 may vote; votes count in 9 s");
+    expect_step(EXIT_DONE, "2 of 3 nodes answer, 1 may vote; votes count in 30 s; b:1: no answer",
+                "2 of 3 nodes answer, 1 may vote; votes count in 29 s; b:1: no answer");
+    expect_step(EXIT_NOT_HAD, "3 of 3 nodes answer, 3 may vote",
+                "3 of 3 nodes answer, 2 may vote; votes count in 30 s");
+}
+
 int main(void)
 {
     CU_initialize_registry();
@@ -101,6 +156,8 @@ int main(void)
     CU_add_test(suite, "a closing that is another's", test_borrowed_closing);
     CU_add_test(suite, "an opening that is another's", test_borrowed_opening);
     CU_add_test(suite, "a version that is not the next one", test_other_version);
+    CU_add_test(suite, "a server that was restarted", test_restarted);
+    CU_add_test(suite, "nodes whose votes do not count yet", test_votes);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
     int failures = (int)CU_get_number_of_failures();
