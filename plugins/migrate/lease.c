@@ -1,7 +1,8 @@
 /* lease.c - a claim that is held: renewed and given back on all legs at once, broken by its token. protocol.h (3, 7).
  *
  *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
- *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant.
+ *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant. Either takes no such ttl:
+ *             INVALID if neither has extended it, else INDETERMINATE.
  *   release   a leg that was given back is not asked for again when the core repeats: its answer is remembered by the claim. */
 #include "internal.h"
 
@@ -74,11 +75,21 @@ void lease_renew(struct call *call)
     }
 }
 
+/* INVALID tells the core that nothing was asked for. So it is the answer only if no side has extended the claim. */
+static mortise_status renewal_status(const struct call *call)
+{
+    if (call->status == MORTISE_INVALID)
+        for (size_t i = 0; i < call->migrate->leg_count; i++)
+            if (call->asks[call->migrate->legs[i]].op.status == MORTISE_OK)
+                return MORTISE_INDETERMINATE;
+    return call->status;
+}
+
 static void renewed_all(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     struct claim *claim = call->claim;
-    mortise_status status = call->lost ? MORTISE_LOST : call->status;
+    mortise_status status = call->lost ? MORTISE_LOST : renewal_status(call);
     if (status == MORTISE_LOST || claim->epoch != migrate->epoch) {
         call->claim = NULL;
         claim_drop(claim);
@@ -104,8 +115,8 @@ static void renewed(struct call *call, const struct ask *ask)
     } else if (is_gone(op->status)) {
         leg->maybe = leg->held = false;
         call->lost = true;
-    } else {
-        call->status = op->status;
+    } else if (op->status != MORTISE_INVALID || call->status == MORTISE_OK) {
+        call->status = op->status; /* another failure says more than INVALID */
         call_keep_error(call, ask);
     }
     if (!call_is_out(call))

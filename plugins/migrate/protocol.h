@@ -173,6 +173,7 @@
  *                        passed, the core releases.
  *   renew     both at once. Both OK: as above, shortened to D. Either one LOST or NOTOWNER: the other is released, LOST.
  *             Either one without an answer: that failure, so SUSPECT; it does not help that the other side was extended.
+ *             Either one takes no such ttl (INVALID), and the other side was extended: INDETERMINATE. INVALID only if both say so.
  *             The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
  *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
  *             claim existed on both; LOST if it did not on either, because another holder may have overlapped then; a

@@ -73,6 +73,45 @@ static void test_phase(const char *phase)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* A side takes no such ttl. If the other one has extended the lease, nobody can say that nothing was asked for. */
+static void test_extend_on_one_side(void)
+{
+    mortise_error error;
+    other->reset();
+    migrate_open(&rig, "both", "");
+    mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.no_renew = true));
+    other->script(&(sim_rule){.kinds = OP(RENEW),
+                              .name = "a",
+                              .times = 1,
+                              .fate = SIM_REFUSE,
+                              .status = MORTISE_INVALID});
+    CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INDETERMINATE);
+    settle();
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD); /* the next renewal has succeeded */
+    /* neither side takes it */
+    for (int side = 0; side < 2; side++)
+        (side == 0 ? sim : other)
+            ->script(&(sim_rule){.kinds = OP(RENEW),
+                                 .name = "a",
+                                 .times = 1,
+                                 .fate = SIM_REFUSE,
+                                 .status = MORTISE_INVALID});
+    CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INVALID);
+    /* another failure says more, though INVALID comes after it */
+    SCRIPT(.kinds = OP(RENEW), .name = "a", .times = 1, .fate = SIM_REFUSE,
+           .status = MORTISE_UNREACHABLE);
+    other->script(&(sim_rule){.kinds = OP(RENEW),
+                              .name = "a",
+                              .times = 1,
+                              .fate = SIM_REFUSE,
+                              .status = MORTISE_INVALID});
+    CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_UNREACHABLE);
+    settle();
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 static void test_old(void)
 {
     test_phase("old");
@@ -94,6 +133,7 @@ int main(void)
         {"phase old", test_old},
         {"phase both", test_both},
         {"phase new", test_new},
+        {"an extension that one side does not take", test_extend_on_one_side},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_kinds", tests);
