@@ -106,6 +106,7 @@ struct presence {
 
 struct side {
     mortise_below *below; /* NULL: not opened (the one that the phase does not use) */
+    char why[256];        /* it was not opened */
     const char *section;
     const char *prefix; /* the namespace; "" */
     size_t prefix_len;

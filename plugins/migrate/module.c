@@ -57,6 +57,7 @@ static mortise_status open_side(struct migrate *migrate, enum migrate_side which
         return status;
     if (status != MORTISE_OK) {
         side->below = NULL;
+        snprintf(side->why, sizeof(side->why), "%s", why.message);
         migrate->host->log(migrate->host, 6, "`%s` is not used: %s", migrate_side_word(which),
                            why.message);
     }

@@ -40,9 +40,10 @@
  *   admitted. So new clients must not run before such a server is back in service (docs/migrating.md).
  *   A register cannot be parsed: it admits nobody.
  *   A side has no records (Redlock: compare-and-write needs consensus): its register is on the other side, under a name of
- *   its own, and whoever needs it needs that side too. So a client of phase old then does not open while `to` is
- *   unreachable. (It only matters that a presence exists before the register is read, and that the register is written
- *   before presences are listed; it does not matter where the two are.) If `to` is the side without records, `from` cannot
+ *   its own, and whoever needs it needs that side too. So a client of phase old then gets no lock while `to` is unreachable
+ *   (UNREACHABLE), or if its module cannot be opened (CONFIG, with the reason; that is not tried again). (It only matters that a
+ *   presence exists before the register is read, and that the register is written before presences are listed; it does not
+ *   matter where the two are.) If `to` is the side without records, `from` cannot
  *   be removed in stage 3. If neither side has records: refused (CONFIG).
  *
  * 3. THE PRESENCE of a client is a lock on each side that its phase uses. It has a name of its own (phase and client id),

@@ -106,6 +106,20 @@ static const char *why_busy(const struct migrate *migrate, const struct ask *ask
                                         "`from` and `to` are the same database";
 }
 
+/* A side without records, and the side that has its register could not be opened. */
+static void cannot_without(struct migrate *migrate, enum migrate_side side)
+{
+    char text[96], others[96], message[700];
+    snprintf(message, sizeof(message),
+             "migrate: the register of %s, which keeps no records, is on %s, which could not be "
+             "opened: %s",
+             side_text(migrate, side, text, sizeof(text)),
+             side_text(migrate, other_side(side), others, sizeof(others)),
+             migrate->sides[other_side(side)].why);
+    migrate->registering = REGISTER_IDLE;
+    all_fail(migrate, MORTISE_CONFIG, false, message);
+}
+
 /* The side could not be asked, or refused. */
 static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
 {
@@ -255,11 +269,16 @@ static void read_answered(struct ask *reader)
         look_whether_read(migrate);
         return;
     }
-    if (op->status == MORTISE_NOTSUP && !side->elsewhere &&
-        migrate->sides[other_side(own)].below != NULL) {
-        side->elsewhere = true;
-        read_register(side);
-        return;
+    if (op->status == MORTISE_NOTSUP && !side->elsewhere) {
+        if (migrate->sides[other_side(own)].below != NULL) {
+            side->elsewhere = true;
+            read_register(side);
+            return;
+        }
+        if (side->used) {
+            cannot_without(migrate, own);
+            return;
+        }
     }
     if (op->status == MORTISE_OK) {
         side->read = true;

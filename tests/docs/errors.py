@@ -26,7 +26,7 @@ CALLS = set("""
 
 # The functions and tables that hold texts, or put them together: the reasons within messages.
 DEFINITIONS = set("""
-    advice_of ask begin board_on_time bracket_problem calls_lost cannot check_parts connection_failed consequence
+    advice_of ask begin board_on_time bracket_problem calls_lost cannot cannot_without check_parts connection_failed consequence
     count_nodes create_array describe endpoint_next explain_permits fail fail_for_room failed fault_foreign faults
     file_failed file_open find_ways hello_problem host_problem hosts_read is_possible link_await link_tls_problem
     link_tls_reason load_failed locks_record looked meanings metrics_open mortise_status_text mpy_slot_error

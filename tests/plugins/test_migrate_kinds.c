@@ -112,6 +112,22 @@ static void test_extend_on_one_side(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* A side without records has its register on the other side, whose section is wrong. */
+static void test_register_out_of_reach(void)
+{
+    mortise_lease *lease;
+    mortise_error error;
+    other->reset();
+    SCRIPT(.kinds = OP(READ), .fate = SIM_REFUSE, .status = MORTISE_NOTSUP);
+    migrate_open(&rig, "old", "[sim_other]\nlatency = soon\n");
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = 0), &lease, &error),
+                    MORTISE_CONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "`to` [sim_other]"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "latency"));
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 static void test_old(void)
 {
     test_phase("old");
@@ -134,6 +150,7 @@ int main(void)
         {"phase both", test_both},
         {"phase new", test_new},
         {"an extension that one side does not take", test_extend_on_one_side},
+        {"a register that is out of reach", test_register_out_of_reach},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_kinds", tests);
