@@ -81,6 +81,8 @@ void ask_cancel(struct ask *ask)
         return; /* its answer is there, and about to be delivered */
     if (ask->boxed)
         asks_flush(ask->migrate);
+    if (ask->op.status != NOT_COMPLETED)
+        return; /* `start` has completed it: it is the module's no more */
     const struct side *side = &ask->migrate->sides[ask->side];
     side->below->module->cancel(side->below->ctx, &ask->op);
 }
