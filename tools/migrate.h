@@ -100,6 +100,12 @@ mortise_status side_list(struct side *side, const char *prefix, struct infos *in
 /* The presences of a set of phases. */
 mortise_status side_presences(struct side *side, unsigned phases, struct infos *infos,
                               mortise_error *error);
+/* The presences that a step waits for on the side that it closes: of the phase that must be gone, of the phase that only another
+ * migration's clients have there, and those of phase both that the other side does not list when it is asked after that. These
+ * are another migration's too, or their client has just come, or is about to go, on one side before the other.
+ * asked: the side whose answer the status is. */
+mortise_status sides_in_the_way(struct migration *migration, const struct migrate_step *step,
+                                struct infos *infos, struct side **asked, mortise_error *error);
 void infos_free(struct infos *infos);
 /* "`from` [redis]"; returns buffer. */
 #define SIDE_TEXT_SIZE (SECTION_SIZE + 16)

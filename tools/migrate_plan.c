@@ -175,14 +175,14 @@ static void find_others(struct migration *migration, struct plan *plan)
 /* Finds the clients that the step would wait for. */
 static void find_blockers(struct migration *migration, struct plan *plan)
 {
-    struct side *side = &migration->sides[plan->step->closes];
+    struct side *side;
     char shown[SIDE_TEXT_SIZE];
     mortise_error error;
 
     if (plan->step->gone == 0)
         return;
     mortise_status status =
-        side_presences(side, plan->step->gone | plan->step->foreign, &plan->waits_for, &error);
+        sides_in_the_way(migration, plan->step, &plan->waits_for, &side, &error);
     if (status != MORTISE_OK)
         trouble(plan, exit_code_of(status), "%s does not list its clients: %s",
                 side_text(side, shown), error.message);

@@ -230,6 +230,59 @@ mortise_status side_presences(struct side *side, unsigned phases, struct infos *
     return status;
 }
 
+static bool is_of_both(const mortise_info *presence)
+{
+    unsigned phase;
+
+    return migrate_presence_decode(presence->name, &phase, NULL) && phase == MIGRATE_BOTH;
+}
+
+/* Two lists have one order, so the search for a name goes on where that for the last one has ended. */
+static bool has_name(const struct infos *infos, const char *name, size_t *at)
+{
+    for (size_t n = 0; n < infos->count; n++) {
+        const size_t i = (*at + n) % infos->count;
+        if (strcmp(infos->list[i].name, name) == 0) {
+            *at = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Leaves the presences of phase both out whose client is on the other side too. */
+static void leave_out(struct infos *infos, const struct infos *other_side)
+{
+    size_t left = 0, at = 0;
+
+    for (size_t i = 0; i < infos->count; i++) {
+        if (!is_of_both(&infos->list[i]) || !has_name(other_side, infos->list[i].name, &at))
+            infos->list[left++] = infos->list[i];
+    }
+    infos->count = left;
+}
+
+mortise_status sides_in_the_way(struct migration *migration, const struct migrate_step *step,
+                                struct infos *infos, struct side **asked, mortise_error *error)
+{
+    const unsigned phases = step->gone | step->foreign | (step->foreign != 0 ? MIGRATE_BOTH : 0);
+    struct infos other_side;
+    bool any = false;
+
+    *asked = &migration->sides[step->closes];
+    mortise_status status = side_presences(*asked, phases, infos, error);
+    for (size_t i = 0; step->foreign != 0 && i < infos->count && !any; i++)
+        any = is_of_both(&infos->list[i]);
+    if (status != MORTISE_OK || !any)
+        return status;
+    *asked = &migration->sides[OTHER(step->closes)];
+    status = side_presences(*asked, MIGRATE_BOTH, &other_side, error);
+    if (status == MORTISE_OK)
+        leave_out(infos, &other_side);
+    infos_free(&other_side);
+    return status;
+}
+
 void infos_free(struct infos *infos)
 {
     free(infos->list);

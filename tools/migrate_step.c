@@ -114,14 +114,15 @@ static int still_closed(struct migration *migration, enum migrate_side role)
  * will, and are refused; so clients that try again and again do not delay the step. (A presence under another grant is
  * that of a client that has read the register again.) */
 struct waiting {
+    struct migration *migration;
+    const struct migrate_step *step;
     struct side *side;
-    unsigned phase, foreign;
-    int64_t presence_ms;
     int64_t quiet_until_ms; /* the step goes on no earlier: the server may have lost presences */
     int64_t tell_at_ms;
     bool listed;        /* the first list has filled `there` */
     struct infos there; /* what is left of it */
     bool failed;        /* the last look failed */
+    bool unsure;        /* the other side did not list its clients of phase both */
     char run[RUN_SIZE];
 };
 
@@ -133,10 +134,11 @@ static void name_them(struct waiting *waiting)
     if (there->count == 0 || now_ms() < waiting->tell_at_ms)
         return;
     waiting->tell_at_ms = now_ms() + TELL_MS;
-    say("waiting for %s on %s:", clients_text(there, waiting->phase, clients),
+    say("waiting for %s on %s:", clients_text(there, waiting->step->gone, clients),
         side_text(waiting->side, shown));
     for (size_t i = 0; i < there->count && i < NAMED_MAX; i++)
-        say("  %s%s", who_text(&there->list[i], who), whence_text(&there->list[i], waiting->phase));
+        say("  %s%s", who_text(&there->list[i], who),
+            whence_text(&there->list[i], waiting->step->gone));
     if (there->count > NAMED_MAX)
         say("  and %zu more", there->count - NAMED_MAX);
 }
@@ -175,9 +177,10 @@ static void begin_anew(struct waiting *waiting, const char *why)
 {
     char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
 
-    waiting->quiet_until_ms = now_ms() + waiting->presence_ms;
+    waiting->quiet_until_ms = now_ms() + waiting->migration->file.presence_ms;
     say("%s %s: waiting for %s more, because it may have lost its list of clients",
-        side_text(waiting->side, shown), why, format_duration(waiting->presence_ms, duration));
+        side_text(waiting->side, shown), why,
+        format_duration(waiting->migration->file.presence_ms, duration));
 }
 
 /* Whether the server was restarted, as far as its ping tells. A failed ping changes nothing. */
@@ -198,14 +201,22 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
 static bool look(struct waiting *waiting)
 {
     struct infos now;
+    struct side *asked;
     mortise_error error;
     mortise_status status =
-        side_presences(waiting->side, waiting->phase | waiting->foreign, &now, &error);
+        sides_in_the_way(waiting->migration, waiting->step, &now, &asked, &error);
     bool another = false;
 
     if (status == MORTISE_OK)
         strike_off(waiting, &now);
     infos_free(&now);
+    if (asked != waiting->side && status != MORTISE_OK) {
+        if (!waiting->unsure)
+            say_error(&error);
+        waiting->unsure = true;
+        return false;
+    }
+    waiting->unsure = false;
     if (status == MORTISE_OK)
         another = run_is_another(waiting, &status, &error);
     if (status != MORTISE_OK) {
@@ -226,15 +237,16 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
     const int64_t until_ms = wait_ms < 0 ? INT64_MAX : now_ms() + wait_ms;
     char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
 
-    if (waiting->phase == 0)
+    if (waiting->step->gone == 0)
         return EXIT_DONE;
     while (!look(waiting)) {
         if (now_ms() >= until_ms) {
             say("gave up after %s: clients of phase %s%s may still be on %s; no new ones are "
                 "admitted. "
                 "`mortise migrate advance` continues from here, with --back it goes back",
-                format_duration(wait_ms, duration), migrate_phase_word(waiting->phase),
-                any_foreign(&waiting->there, waiting->phase) ? ", or of another migration," : "",
+                format_duration(wait_ms, duration), migrate_phase_word(waiting->step->gone),
+                any_foreign(&waiting->there, waiting->step->gone) ? ", or of another migration,"
+                                                                  : "",
                 side_text(waiting->side, shown));
             return EXIT_NOT_HAD;
         }
@@ -270,10 +282,7 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     const struct migrate_step *step = plan->step;
     struct side *side = &migration->sides[step->closes];
     const struct migrate_register closed = {.phases = step->closes_to, .floor = side->reg.floor};
-    struct waiting waiting = {.side = side,
-                              .phase = step->gone,
-                              .foreign = step->foreign,
-                              .presence_ms = migration->file.presence_ms};
+    struct waiting waiting = {.migration = migration, .step = step, .side = side};
     mortise_status status;
     mortise_error error;
 

@@ -11,16 +11,17 @@
  *             MIGRATE_PRESENCES on each side and decodes the names: phase and client id; host, pid and program are in the
  *             mortise_info. Every other listed name is a lock of the application, except MIGRATE_FLOOR_LOCK.
  *   plan      migrate_step_of() the two registers and the direction. NULL means that nothing is left to be done. Only the
- *             presences of step->gone and step->foreign on the side step->closes block the step. If step->opens_to is not 0, reads
+ *             presences of step->gone and step->foreign on the side step->closes block the step; and if step->foreign is not 0,
+ *             those of phase both that the other side, listed after it, does not have. If step->opens_to is not 0, reads
  *             the other role's register on each side too, after the side's own: migrate_other_is_in_the_way().
  *   advance   Always in this order, whatever the registers hold (protocol.h, 5):
  *               1  Read both registers and keep their versions.
  *               2  Write step->closes_to to the register of step->closes, at the version read; keep its floor. Then, if
  *                  step->foreign is not 0 and the other role's register of that side was ever written, or presences of
- *                  step->foreign are there: write {} to it, at the version read; keep its floor.
- *               3  List the presences of step->gone and step->foreign on that side. Wait until none of those found by the first
- *                  list is listed any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that
- *                  failed, and after a restart of the server, wait for one more `presence` ttl.
+ *                  another migration are there: write {} to it, at the version read; keep its floor.
+ *               3  List the presences that block the step, as plan does. Wait until none of those found by the first list blocks it
+ *                  any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that failed, and after a
+ *                  restart of the server, wait for one more `presence` ttl.
  *               4  If step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: the side has none) and
  *                  release it. The floor is migrate_floor_after(the tokens, the floors of both registers of each side).
  *               5  Write step->opens_to to the other side's register, at the version read in 1, with the floor of 4, or
@@ -115,7 +116,8 @@ struct migrate_step {
         closes;         /* whose register is written first; the other side's is written last */
     unsigned closes_to; /* the phases that it gets */
     unsigned gone;      /* the phase whose presences must be gone from that side then; 0: none */
-    unsigned foreign;   /* the phase that only another migration's clients have there: they must be gone too; 0: may stay */
+    unsigned foreign;   /* the phase that only another migration's clients have there: they, and its clients of phase both, must
+                           be gone too; 0: may stay */
     unsigned opens_to;  /* the phases that the other side's register gets */
     bool takes_floor;   /* the opened register gets a floor above the tokens of both sides */
     enum migrate_stage leads_to;

@@ -205,20 +205,22 @@
  *   not on S    old of A → S (on A alone), new of S → C (on C alone): they meet none of those that are only on S
  *
  * To S → C, the clients of A → S are like clients of phase old. So the step 1 → 2 of S → C closes S to them too, and waits for
- * them; the step 2 → 1 of A → S does the same with those of S → C. The name of a presence of phase both does not tell whose it
- * is, and no operator reaches all three servers. So one migration must be at its end before the other one begins: A → S at
- * stage 3, or S → C with clients of phase old only. Then a presence of phase new on `from`, or of phase old on `to`, is another
- * migration's, and there are no others. A step that opens a register to a phase (all but 2 → 3) reads the other role's registers
- * after its own:
+ * them; the step 2 → 1 of A → S does the same with those of S → C. A presence of phase new on `from`, or of phase old on `to`, is
+ * another migration's. A client of phase both has presences of one name on both sides of its migration. So one on S that the other
+ * side of the step does not list, which is asked after S, is another migration's; or its client has not taken the other one yet, or
+ * one of the two has ended before the other: then it counts as another migration's until that is over. No operator reaches all
+ * three servers. So one migration must be at its end before the other one begins: A → S at stage 3, or S → C with clients of
+ * phase old only. A step that opens a register to a phase (all but 2 → 3) reads the other role's registers after its own:
  *
- *   S → C   The register of `to` on S admits both: A → S is not at its end; refused.
+ *   S → C   The register of `to` on S admits both: A → S is not at its end; refused. (Between 2 and 3 it does
+ *           not, but clients of phase both may still run. They are waited for.)
  *           1 → 2: after S is closed to old, writes {} to the register of `to` on S, if that was ever written; *always*, even if
- *           it is {} already. Waits for presences of old and of new on S.
+ *           it is {} already. Waits for presences of old and of new on S, and for those of both that C does not list.
  *   A → S   The register of `from` on S does not admit old: S → C has gone further; refused. ({} may also be what the next line
  *           has written. But then the register of `to` on S is not {}, which only S → C writes.)
  *           2 → 1: after S is closed to new, writes {} to the register of `from` on S, if that was ever written, or a presence
  *           of old is there. (Not otherwise: a later migration begins with an absent one.) Waits for presences of new and of
- *           old on S.
+ *           old on S, and for those of both that A does not list.
  *
  * Why an operator P of A → S cannot open S when an operator Q of S → C has closed it: P reads the version of the register of `to`,
  * and then that of `from`, which must admit old. Q closes the latter first, and then writes the register of `to`. If Q has written

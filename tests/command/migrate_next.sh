@@ -1,6 +1,6 @@
 #!/bin/sh
 # mortise migrate, where the `to` of one migration is the `from` of the next: clients of the first one that somebody forgot, what
-# its operators can still do, and floors. Three SQLite files: from a to b, then from b to c.
+# its operators can still do, and floors. SQLite files: from a to b, then from b to c; and so on.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -11,8 +11,8 @@ ID=0123456789abcdef0123456789abcdef
 
 # conf FILE FROM TO PHASE
 conf() {
-    printf '%s\n' '[mortise]' 'driver = migrate' '[sqlite:a]' "path = $DIR/a.db" '[sqlite:b]' "path = $DIR/b.db" '[sqlite:c]' \
-        "path = $DIR/c.db" '[migrate]' "from = sqlite:$2" "to = sqlite:$3" "phase = $4" 'presence = 10s' >"$DIR/$1.conf"
+    printf '%s\n' '[mortise]' 'driver = migrate' "[sqlite:$2]" "path = $DIR/$2.db" "[sqlite:$3]" "path = $DIR/$3.db" \
+        '[migrate]' "from = sqlite:$2" "to = sqlite:$3" "phase = $4" 'presence = 10s' >"$DIR/$1.conf"
 }
 
 # migrates TEXT CODE CONF ARGUMENTS…
@@ -98,4 +98,30 @@ let_go "$HOLDER"
 migrates "when it is gone, the step is taken" 0 bc advance --back
 same "2 -> 1" "{old, both} {both}" "$(registers bc)"
 migrates "then the first migration can go back too" 0 ab advance --back
+
+what "a client of phase both, when the first migration's last step has given up"
+conf de d e both
+migrates "from d to e" 0 de advance
+conf de d e both
+MORTISE_CONFIG=$DIR/de.conf hold n
+old=$HOLDER
+conf de d e new
+migrates "the last step gives up" 75 de advance -w 100ms
+same "between 2 and 3" "{both} {new}" "$(registers de)"
+conf ef e f both
+migrates "from e to f: not now" 75 ef plan
+has_line "whom" "$DIR/out" " pid $old .*, of another migration\$"
+migrates "no step while it is there" 75 ef advance -n
+migrates "nor by waiting" 75 ef advance -w 100ms
+has_line "for whom" "$DIR/err" 'waiting for 1 client of another migration on .from. \[sqlite:e\]:'
+same "its register is closed, f not open yet" "{both} {both}, {both} {}" "$(registers ef), $(registers de)"
+conf ef2 e f both
+MORTISE_CONFIG=$DIR/ef2.conf hold other
+own=$HOLDER
+migrates "one of its own, too" 75 ef plan
+has_line "only the foreign one is in the way" "$DIR/out" 'it waits for 1 client of another migration:$'
+let_go "$old"
+migrates "when it is gone, the step is taken beside its own" 0 ef advance -n
+same "1 -> 2" "{both} {both, new}" "$(registers ef)"
+let_go "$own"
 end
