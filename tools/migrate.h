@@ -89,7 +89,8 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
                           mortise_error *error);
 /* The same for the other role's register on that side, if it can be another migration's; else there is none. */
 bool side_read_other(struct migration *migration, enum migrate_side role, mortise_error *error);
-/* Whether that is still as it was read, or closed. False: see error, whose status is OK if it is another one. */
+/* Whether that is still as it was read, or closed by this step. True if there is none. False: see error, whose status is OK if it
+ * is another one. */
 bool side_other_stays(struct migration *migration, enum migrate_side role, mortise_error *error);
 /* Writes {} to it. */
 mortise_status side_close_other(struct migration *migration, enum migrate_side role,
@@ -106,6 +107,7 @@ mortise_status side_presences(struct side *side, unsigned phases, struct infos *
  * asked: the side whose answer the status is. */
 mortise_status sides_in_the_way(struct migration *migration, const struct migrate_step *step,
                                 struct infos *infos, struct side **asked, mortise_error *error);
+void infos_add(struct infos *infos, const mortise_info *info);
 void infos_free(struct infos *infos);
 /* "`from` [redis]"; returns buffer. */
 #define SIDE_TEXT_SIZE (SECTION_SIZE + 16)

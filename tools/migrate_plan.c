@@ -136,7 +136,8 @@ static void find_step(const struct migration *migration, bool forward, struct pl
 }
 
 /* Another migration that has a server in common with this one, in the other role. Its register is read after this one's own: so
- * if both take a step, one of them sees what the other one has closed, or its write fails (protocol.h, 9). */
+ * if both take a step, one of them sees what the other one has closed, or its write fails. If there is nothing to be written, it
+ * looks again before it opens (protocol.h, 9, which also says what remains). */
 static void look_at_other(struct migration *migration, enum migrate_side role, struct plan *plan)
 {
     struct side *side = &migration->sides[role];

@@ -153,10 +153,10 @@ bool side_other_stays(struct migration *migration, enum migrate_side role, morti
     uint64_t version;
 
     error->status = MORTISE_OK;
-    if (!side->other_closed)
+    if (!keeps_other(migration, role))
         return true;
     return read_kept(side, OTHER(role), &now, &version, error) == MORTISE_OK &&
-           version == side->other_version && now.phases == 0;
+           version == side->other_version && (now.phases == 0 || !side->other_closed);
 }
 
 mortise_status side_close_other(struct migration *migration, enum migrate_side role,
@@ -185,15 +185,18 @@ static void look_at_register(struct migration *migration, enum migrate_side role
 
 /* ---- what is held ------------------------------------------------------------------------------- */
 
-static bool keep_info(const mortise_info *info, void *user_data)
+void infos_add(struct infos *infos, const mortise_info *info)
 {
-    struct infos *infos = user_data;
-
     if (infos->count == infos->capacity) {
         infos->capacity = infos->capacity ? infos->capacity * 2 : 16;
         infos->list = must_have(reallocarray(infos->list, infos->capacity, sizeof *infos->list));
     }
     infos->list[infos->count++] = *info;
+}
+
+static bool keep_info(const mortise_info *info, void *user_data)
+{
+    infos_add(user_data, info);
     return true;
 }
 

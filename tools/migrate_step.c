@@ -61,26 +61,35 @@ static int put_register(struct migration *migration, enum migrate_side role,
 }
 
 /* Shuts out the clients of another migration that has the other role on that side. */
-static int close_other(struct migration *migration, const struct plan *plan)
+static int close_other(struct migration *migration, struct side *side)
 {
-    const struct migrate_step *step = plan->step;
-    struct side *side = &migration->sides[step->closes];
     char shown[SIDE_TEXT_SIZE];
     mortise_error error;
 
-    if (step->foreign == 0 ||
-        (side->other_version == 0 && !any_foreign(&plan->waits_for, step->gone)))
-        return EXIT_DONE;
     side_text(side, shown);
     mortise_status status = side_close_other(migration, side->role, &error);
     if (status != MORTISE_OK)
         return could_not_write(shown, status, &error);
-    if (side->other.phases != 0)
+    if (side->other_closed && side->other.phases != 0)
         say("%s no longer admits clients of another migration", shown);
     return EXIT_DONE;
 }
 
-/* Checks that the closed registers are still closed: a server may have lost them. */
+static int has_changed(const char *shown)
+{
+    say("the register of %s has changed: another operator wrote it, or the server lost it; the "
+        "step ends here",
+        shown);
+    return EXIT_NOT_HAD;
+}
+
+static int cannot_be_read(const char *shown, const mortise_error *error)
+{
+    say("the register of %s cannot be read any more: %s", shown, error->message);
+    return exit_code_of(error->status);
+}
+
+/* Checks that the closed register is still closed: a server may have lost it. */
 static int still_closed(struct migration *migration, enum migrate_side role)
 {
     const struct side *side = &migration->sides[role];
@@ -90,39 +99,50 @@ static int still_closed(struct migration *migration, enum migrate_side role)
     uint64_t version;
 
     side_text(side, shown);
-    if (!side_read(migration, role, &now, &version, &error)) {
-        say("the register of %s cannot be read any more: %s", shown, error.message);
-        return exit_code_of(error.status);
+    if (!side_read(migration, role, &now, &version, &error))
+        return cannot_be_read(shown, &error);
+    return version == side->version && now.phases == side->reg.phases ? EXIT_DONE
+                                                                      : has_changed(shown);
+}
+
+/* Checks that no operator of another migration has written what the plan, or this step, relies on: a register that was absent can
+ * be opened meanwhile, and the one beside the register that this step opens can be closed. */
+static int others_stay(struct migration *migration, const struct migrate_step *step)
+{
+    char shown[SIDE_TEXT_SIZE];
+    mortise_error error;
+
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO && step->opens_to != 0; role++) {
+        if (side_other_stays(migration, (enum migrate_side)role, &error))
+            continue;
+        side_text(&migration->sides[role], shown);
+        return error.status == MORTISE_OK ? has_changed(shown) : cannot_be_read(shown, &error);
     }
-    if (version == side->version && now.phases == side->reg.phases) {
-        if (side_other_stays(migration, role, &error))
-            return EXIT_DONE;
-        if (error.status != MORTISE_OK) {
-            say("the register of %s cannot be read any more: %s", shown, error.message);
-            return exit_code_of(error.status);
-        }
-    }
-    say("the register of %s has changed: another operator wrote it, or the server lost it; the "
-        "step ends here",
-        shown);
-    return EXIT_NOT_HAD;
+    return EXIT_DONE;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
 /* The step waits only for the clients that the first list after the write finds. Later ones have read the register since, or
  * will, and are refused; so clients that try again and again do not delay the step. (A presence under another grant is
- * that of a client that has read the register again.) */
+ * that of a client that has read the register again.)
+ *
+ * For clients of another migration this is so if their register is closed too. One that was never written is closed when a client
+ * of theirs is there at two looks, or when the step gives up: not for one that is of this migration, and is on one side only for
+ * an instant. */
 struct waiting {
     struct migration *migration;
     const struct migrate_step *step;
     struct side *side;
     int64_t quiet_until_ms; /* the step goes on no earlier: the server may have lost presences */
     int64_t tell_at_ms;
-    bool listed;        /* the first list has filled `there` */
-    struct infos there; /* what is left of it */
-    bool failed;        /* the last look failed */
-    bool unsure;        /* the other side did not list its clients of phase both */
+    bool listed;          /* the first list has filled `there` */
+    struct infos there;   /* what is left of it */
+    struct infos foreign; /* another migration's clients at the last look */
+    bool foreign_stay;    /* one of them was there at the look before too */
+    bool shut_out;        /* their register is closed, or there is none */
+    bool failed;          /* the last look failed */
+    bool unsure;          /* the other side did not list its clients of phase both */
     char run[RUN_SIZE];
 };
 
@@ -151,6 +171,21 @@ static bool is_listed(const struct infos *now, const mortise_info *presence)
             return strcmp(now->list[i].owner, presence->owner) == 0;
     }
     return false;
+}
+
+/* Keeps those of another migration in mind, until their register is closed. */
+static void note_foreign(struct waiting *waiting, const struct infos *now)
+{
+    struct infos foreign = {0};
+
+    for (size_t i = 0; i < now->count && !waiting->shut_out; i++) {
+        if (!is_foreign(&now->list[i], waiting->step->gone))
+            continue;
+        waiting->foreign_stay |= is_listed(&waiting->foreign, &now->list[i]);
+        infos_add(&foreign, &now->list[i]);
+    }
+    infos_free(&waiting->foreign);
+    waiting->foreign = foreign;
 }
 
 /* The first time takes over the list; later removes the clients that are gone. */
@@ -207,8 +242,10 @@ static bool look(struct waiting *waiting)
         sides_in_the_way(waiting->migration, waiting->step, &now, &asked, &error);
     bool another = false;
 
-    if (status == MORTISE_OK)
+    if (status == MORTISE_OK) {
+        note_foreign(waiting, &now);
         strike_off(waiting, &now);
+    }
     infos_free(&now);
     if (asked != waiting->side && status != MORTISE_OK) {
         if (!waiting->unsure)
@@ -229,7 +266,20 @@ static bool look(struct waiting *waiting)
     if (waiting->failed || another)
         begin_anew(waiting, another ? "was restarted" : "answers again");
     waiting->failed = false;
-    return waiting->there.count == 0 && now_ms() >= waiting->quiet_until_ms;
+    return waiting->there.count == 0 && waiting->foreign.count == 0 &&
+           now_ms() >= waiting->quiet_until_ms;
+}
+
+/* After that, those count that the next list finds. */
+static int shut_out(struct waiting *waiting)
+{
+    int code = close_other(waiting->migration, waiting->side);
+
+    infos_free(&waiting->foreign);
+    infos_free(&waiting->there);
+    waiting->listed = waiting->foreign_stay = false;
+    waiting->shut_out = true;
+    return code;
 }
 
 static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
@@ -240,14 +290,17 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
     if (waiting->step->gone == 0)
         return EXIT_DONE;
     while (!look(waiting)) {
-        if (now_ms() >= until_ms) {
+        const bool over = now_ms() >= until_ms, foreign = waiting->foreign.count > 0;
+        const bool any = foreign || any_foreign(&waiting->there, waiting->step->gone);
+        int code = waiting->foreign_stay || (over && foreign) ? shut_out(waiting) : EXIT_DONE;
+        if (code != EXIT_DONE)
+            return code;
+        if (over) {
             say("gave up after %s: clients of phase %s%s may still be on %s; no new ones are "
                 "admitted. "
                 "`mortise migrate advance` continues from here, with --back it goes back",
                 format_duration(wait_ms, duration), migrate_phase_word(waiting->step->gone),
-                any_foreign(&waiting->there, waiting->step->gone) ? ", or of another migration,"
-                                                                  : "",
-                side_text(waiting->side, shown));
+                any ? ", or of another migration," : "", side_text(waiting->side, shown));
             return EXIT_NOT_HAD;
         }
         poll(NULL, 0, LOOK_MS);
@@ -290,11 +343,13 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     waiting.failed = status != MORTISE_OK; /* the run is unknown: treat the server as restarted */
     /* written even if it has that text already: that ends another operator's step */
     int code = put_register(migration, side->role, &closed, true);
-    if (code == EXIT_DONE)
-        code = close_other(migration, plan);
+    /* for the same reason the other migration's, if it was ever written */
+    if (code == EXIT_DONE && step->foreign != 0 && side->other_version != 0)
+        code = shut_out(&waiting);
     if (code == EXIT_DONE)
         code = wait_until_gone(&waiting, wait_ms);
     infos_free(&waiting.there);
+    infos_free(&waiting.foreign);
     return code;
 }
 
@@ -341,5 +396,7 @@ int step_take(struct migration *migration, const struct plan *plan, int64_t wait
         code = take_floor(migration, &open.floor);
     if (code == EXIT_DONE)
         code = still_closed(migration, step->closes);
+    if (code == EXIT_DONE)
+        code = others_stay(migration, step);
     return code == EXIT_DONE ? put_register(migration, opened->role, &open, false) : code;
 }

@@ -17,15 +17,17 @@
  *   advance   Always in this order, whatever the registers hold (protocol.h, 5):
  *               1  Read both registers and keep their versions.
  *               2  Write step->closes_to to the register of step->closes, at the version read; keep its floor. Then, if
- *                  step->foreign is not 0 and the other role's register of that side was ever written, or presences of
- *                  another migration are there: write {} to it, at the version read; keep its floor.
+ *                  step->foreign is not 0 and the other role's register of that side was ever written: write {} to it, at the
+ *                  version read; keep its floor. If it was not, but the lists of 3 find another migration's presences, write
+ *                  it then, and begin 3 anew.
  *               3  List the presences that block the step, as plan does. Wait until none of those found by the first list blocks it
  *                  any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that failed, and after a
  *                  restart of the server, wait for one more `presence` ttl.
  *               4  If step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: the side has none) and
  *                  release it. The floor is migrate_floor_after(the tokens, the floors of both registers of each side).
- *               5  Write step->opens_to to the other side's register, at the version read in 1, with the floor of 4, or
- *                  with its own floor if 4 was not done.
+ *               5  If step->opens_to is not 0, read the other role's registers again: if one has another version than this step
+ *                  read or wrote, the step ends. Write step->opens_to to the other side's register, at the version read in 1, with
+ *                  the floor of 4, or with its own floor if 4 was not done.
  *             If a write answers BUSY or INDETERMINATE, read the register again. If it holds what was to be written, under
  *             the version read + 1, then 5 is done; 2 is written again, at the version read now, until the answer is OK,
  *             because the value found may be another operator's. If it holds anything else, another operator is at work

@@ -212,21 +212,27 @@
  * three servers. So one migration must be at its end before the other one begins: A → S at stage 3, or S → C with clients of
  * phase old only. A step that opens a register to a phase (all but 2 → 3) reads the other role's registers after its own:
  *
- *   S → C   The register of `to` on S admits both: A → S is not at its end; refused. (Between 2 and 3 it does
- *           not, but clients of phase both may still run. They are waited for.)
- *           1 → 2: after S is closed to old, writes {} to the register of `to` on S, if that was ever written; *always*, even if
- *           it is {} already. Waits for presences of old and of new on S, and for those of both that C does not list.
+ *   S → C   The register of `to` on S admits both: A → S is not at its end; refused. (Between 2 and 3 it
+ *           does not, but clients of phase both may still run. They are waited for. An absent one is not counted.)
+ *           1 → 2: after S is closed to old, writes {} to the register of `to` on S, if that was ever written (*always*, even if
+ *           it is {} already), or such a presence stays there. (Not otherwise: S may be the `to` of a config for the
+ *           way back.) Waits for presences of old and of new on S, and for those of both that C does not list.
  *   A → S   The register of `from` on S does not admit old: S → C has gone further; refused. ({} may also be what the next line
  *           has written. But then the register of `to` on S is not {}, which only S → C writes.)
- *           2 → 1: after S is closed to new, writes {} to the register of `from` on S, if that was ever written, or a presence
- *           of old is there. (Not otherwise: a later migration begins with an absent one.) Waits for presences of new and of
+ *           2 → 1: after S is closed to new, writes {} to the register of `from` on S, if that was ever written, or such a
+ *           presence stays there. (Not otherwise: a later migration begins with an absent one.) Waits for presences of new and of
  *           old on S, and for those of both that A does not list.
  *
  * Why an operator P of A → S cannot open S when an operator Q of S → C has closed it: P reads the version of the register of `to`,
  * and then that of `from`, which must admit old. Q closes the latter first, and then writes the register of `to`. If Q has written
  * it before P read its version, P sees what Q has closed. Otherwise both write the same version of it; the later one fails,
  * and its step ends. tests/model/migrate_next.pml is a model of this.
+ * But Q does not write a register that was absent. So before it opens, an operator reads the other role's registers on both sides
+ * once more; if one has another version than when the step began, the step ends. P then sees that Q has closed S, or Q sees that P
+ * has opened it. What remains is an instant: P reads before Q closes S, and writes after Q has read.
  *
+ *   A → S never took a step, and none of its clients is on S when Q looks: its register there stays absent, and admits clients of
+ *   phase both that come later. They do not meet those of phase new of S → C. (Likewise for those of S → C, after 2 → 1 of A → S.)
  *   Q stops or dies between the two closings: S is closed to old of S → C, and open to new of A → S; they meet. Any `advance` of
  *   S → C goes on.
  *   A client of A → S is killed: its presence expires, as any.

@@ -124,4 +124,36 @@ let_go "$old"
 migrates "when it is gone, the step is taken beside its own" 0 ef advance -n
 same "1 -> 2" "{both} {both, new}" "$(registers ef)"
 let_go "$own"
+
+what "a first migration that never took a step"
+conf gh g h both
+MORTISE_CONFIG=$DIR/gh.conf hold n
+old=$HOLDER
+conf hi h i both
+migrates "from h to i: no step while a client of phase both is there" 75 hi advance -n
+same "nothing was written" "{old, both} {both}, {old, both} {both}" "$(registers hi), $(registers gh)"
+migrates "nor by waiting" 75 hi advance -w 100ms
+has_line "it is shut out" "$DIR/err" '.from. \[sqlite:h\] no longer admits clients of another migration'
+same "its register is closed, i not open yet" "{both} {both}, {old, both} {}" "$(registers hi), $(registers gh)"
+enters "it gets no second client" 78 gh other
+let_go "$old"
+migrates "when it is gone, the step is taken" 0 hi advance
+same "1 -> 2" "{both} {both, new}" "$(registers hi)"
+
+what "its operator waits, and the next migration goes on"
+conf jk j k old
+MORTISE_CONFIG=$DIR/jk.conf hold n
+old=$HOLDER
+conf jk2 j k both
+"$BIN" -C "$DIR/jk2.conf" migrate advance >"$DIR/waits" 2>&1 &
+operator=$!
+yes "it waits for a client of phase old" until_true grep -q 'waiting for 1 client of phase old' "$DIR/waits"
+conf kl k l both
+migrates "from k to l" 0 kl advance
+same "1 -> 2" "{both} {both, new}" "$(registers kl)"
+let_go "$old"
+wait "$operator"
+same "then it does not open k" 75 $?
+has_line "why" "$DIR/waits" 'register of .to. \[sqlite:k\] has changed'
+same "k is closed to its phase new" "{both} {both}" "$(registers jk2)"
 end

@@ -18,11 +18,21 @@
  *   BREAK_EARLY    it looks there before it reads the version of its own register
  *   BREAK_REWRITE  a register of A -> S that is closed already is not written again
  *
+ * With NEVER, A -> S has never taken a step: its register on S is absent, and S -> C does not write it. So both operators look
+ * again before they open. Between that look and the opening, A -> S does nothing else here: INSTANT is what can happen otherwise.
+ *
+ *   BREAK_AGAIN    S -> C does not look again
+ *   BREAK_SECOND   A -> S does not look again
+ *
  * What run.sh runs:
  *
  *     check quick   one        -DOPERATORS=1 -DSTEPS=2
  *     check nightly two        -DOPERATORS=2 -DSTEPS=2
  *     check nightly four-steps -DOPERATORS=1 -DSTEPS=4
+ *     check quick   never      -DOPERATORS=1 -DSTEPS=2 -DNEVER
+ *     plant quick   again      no_overlap -DOPERATORS=1 -DSTEPS=1 -DNEVER -DBREAK_AGAIN
+ *     plant quick   second     no_overlap -DOPERATORS=1 -DSTEPS=1 -DNEVER -DBREAK_SECOND
+ *     plant quick   instant    no_overlap -DOPERATORS=1 -DSTEPS=1 -DNEVER -DINSTANT
  *     plant quick   reach      is_reached -DOPERATORS=1 -DSTEPS=1 -DREACH
  *     plant quick   close      no_overlap -DOPERATORS=1 -DSTEPS=1 -DBREAK_CLOSE
  *     plant quick   wait       no_overlap -DOPERATORS=1 -DSTEPS=1 -DBREAK_WAIT
@@ -43,7 +53,14 @@
 #define NEW 4
 
 /* The registers, with their versions: `to` of A -> S, `from` and `to` of S -> C. */
-byte first = NEW, from = OLD | BOTH, to = BOTH;
+#ifdef NEVER
+#define FIRST BOTH
+#define WRITTEN (seen_first != 0)
+#else
+#define FIRST NEW
+#define WRITTEN true
+#endif
+byte first = FIRST, from = OLD | BOTH, to = BOTH;
 byte first_version, from_version, to_version;
 
 /* Presences; bit o: operator o waits for this grant. */
@@ -128,7 +145,7 @@ next:
     if
     :: forward ->
         if
-        :: (other & BOTH) != 0 -> goto stopped /* A -> S is not at its end */
+        :: (other & BOTH) != 0 && WRITTEN -> goto stopped /* A -> S is not at its end */
         :: else
         fi;
         WRITE(from, from_version, seen_from, BOTH);
@@ -138,10 +155,19 @@ next:
         :: else -> WRITE(first, first_version, seen_first, 0)
         fi;
 #elif !defined(BREAK_CLOSE)
-        WRITE(first, first_version, seen_first, 0);
+        if
+        :: WRITTEN -> WRITE(first, first_version, seen_first, 0)
+        :: else
+        fi;
 #endif
 #ifndef BREAK_WAIT
         WAIT(first_here, first_awaited);
+#endif
+#if defined(NEVER) && !defined(BREAK_AGAIN)
+        if
+        :: !WRITTEN && first_version != seen_first -> goto stopped
+        :: else
+        fi;
 #endif
         WRITE(to, to_version, seen_to, BOTH | NEW)
     :: else ->
@@ -181,7 +207,22 @@ proctype Earlier()
     :: else
     fi;
 #endif
+#if !defined(NEVER) || defined(BREAK_SECOND)
     WRITE(first, first_version, seen, BOTH | NEW);
+#elif defined(INSTANT)
+    if
+    :: (from & OLD) == 0 -> goto stopped
+    :: else
+    fi;
+    WRITE(first, first_version, seen, BOTH | NEW);
+#else
+    atomic {
+        if
+        :: (from & OLD) == 0 || first_version != seen -> goto stopped
+        :: else -> first = BOTH | NEW; first_version++
+        fi
+    };
+#endif
     seen = first_version;
     WRITE(first, first_version, seen, NEW);
 

@@ -149,6 +149,30 @@ static void test_votes(void)
                 "3 of 3 nodes answer, 2 may vote; votes count in 30 s");
 }
 
+/* The register of an earlier migration on `from`, which was absent, is opened after a step of this one has read it. */
+static void test_opened_beside(void)
+{
+    const struct migrate_register open = {.phases = MIGRATE_BOTH | MIGRATE_NEW};
+    char text[MIGRATE_RECORD_SIZE];
+    size_t size = migrate_register_encode(&open, text);
+    struct migration migration;
+    struct plan plan;
+    uint64_t version = 0;
+    begin();
+    config_where = config("both", "60s");
+    look(&migration);
+    plan_make(&migration, true, &plan);
+    CU_ASSERT_EQUAL(plan.code, EXIT_DONE);
+    IS(OK, mortise_record_write(migration.sides[MIGRATE_FROM].client,
+                                migrate_register_name(MIGRATE_TO), text, size, &version, &detail));
+    ping_before = ping_after = "a";
+    CU_ASSERT_EQUAL(step_take(&migration, &plan, 0), EXIT_NOT_HAD);
+    look_again(&migration, MIGRATE_TO);
+    CU_ASSERT_EQUAL(migration.sides[MIGRATE_TO].reg.phases, MIGRATE_BOTH);
+    plan_end(&plan);
+    migration_close(&migration);
+}
+
 int main(void)
 {
     CU_initialize_registry();
@@ -156,6 +180,7 @@ int main(void)
     CU_add_test(suite, "a closing that is another's", test_borrowed_closing);
     CU_add_test(suite, "an opening that is another's", test_borrowed_opening);
     CU_add_test(suite, "a version that is not the next one", test_other_version);
+    CU_add_test(suite, "a register that is opened beside", test_opened_beside);
     CU_add_test(suite, "a server that was restarted", test_restarted);
     CU_add_test(suite, "nodes whose votes do not count yet", test_votes);
     CU_basic_set_mode(CU_BRM_VERBOSE);
