@@ -128,6 +128,28 @@ static void test_register_out_of_reach(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* The library does not renew a lease that ends before the presence: so it is SUSPECT until an extension succeeds. */
+static void test_short_extend_on_one_side(void)
+{
+    mortise_error error;
+    other->reset();
+    migrate_open(&rig, "both", "");
+    mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.ttl_ms = 6000, .no_renew = true));
+    other->script(&(sim_rule){.kinds = OP(RENEW),
+                              .name = "a",
+                              .times = 1,
+                              .fate = SIM_REFUSE,
+                              .status = MORTISE_INVALID});
+    CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INDETERMINATE);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 static void test_old(void)
 {
     test_phase("old");
@@ -150,6 +172,7 @@ int main(void)
         {"phase both", test_both},
         {"phase new", test_new},
         {"an extension that one side does not take", test_extend_on_one_side},
+        {"an extension of a lease that is not renewed", test_short_extend_on_one_side},
         {"a register that is out of reach", test_register_out_of_reach},
         CU_TEST_INFO_NULL,
     };
