@@ -164,6 +164,27 @@ static void test_bar_behind_holders(void)
     CU_ASSERT_EQUAL(share(3, 0, 60000, 8 * S, NULL).status, MORTISE_OK);
 }
 
+/* The last reader died: until the bar ends, the writer that set it has time to look. */
+static void test_bar_behind_the_dead(void)
+{
+    struct rowlease_inbox reader = inbox_of(8);
+    clear();
+    share(1, 0, 1000, 5 * S, NULL);
+    acquire(2, NULL, 1000, 5 * S + 500000, NULL);
+    struct rowlease_answer got = share(3, 0, 60000, 6 * S + 1, NULL);
+    CU_ASSERT_TRUE(got.status == MORTISE_BUSY && !got.write);
+    CU_ASSERT_EQUAL(got.hint_ms, 1500);
+    got = share(3, 0, 60000, 6 * S + 1, &reader);
+    CU_ASSERT_TRUE(got.status == MORTISE_BUSY && got.write && got.registered);
+    CU_ASSERT_TRUE(rowlease_valid(&row) && !rowlease_held(&row, 6 * S + 1));
+    CU_ASSERT_TRUE(taken_for_older_clients(7 * S + 499999));
+    struct rowlease_row barred = row;
+    CU_ASSERT_EQUAL(acquire(2, NULL, 1000, 6 * S + 500000, NULL).status, MORTISE_OK);
+    row = barred;
+    CU_ASSERT_EQUAL(share(3, 0, 60000, 7 * S + 499999, &reader).status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(share(3, 0, 60000, 7 * S + 500000, &reader).status, MORTISE_OK);
+}
+
 static void test_inspect_all(void)
 {
     mortise_info info;
@@ -371,6 +392,7 @@ int main(void)
         {"as many as there is room for", test_many},
         {"a bar without holders", test_bar_without_holders},
         {"a bar that outlives its row", test_bar_behind_holders},
+        {"a bar that outlives its readers", test_bar_behind_the_dead},
         {"inspect and break", test_inspect_all},
         {"bytes that make no sense", test_planted},
         {"the bar of a writer", test_bar},

@@ -41,12 +41,7 @@ static bool is_kept(const struct rowlease_row *row, int64_t now_us, uint32_t pla
 
 bool readers_barred(const struct rowlease_row *row, int64_t now_us)
 {
-    return rowlease_shared(row) && holders_empty(row) && holders_head(row).barred_us > now_us;
-}
-
-int64_t readers_bar_end(const struct rowlease_row *row)
-{
-    return holders_head(row).barred_us;
+    return rowlease_shared(row) && holders_head(row).barred_us > now_us;
 }
 
 /* ---- acquire ----------------------------------------------------------------------------------- */
@@ -115,6 +110,18 @@ struct rowlease_answer readers_admit(struct rowlease_row *row, const mortise_op 
     if (is_kept(row, time.now_us, places, inbox))
         return answer_busy(row, op, time, head.kept_us, inbox);
     return add(row, op, time, inbox);
+}
+
+struct rowlease_answer readers_wait(struct rowlease_row *row, const mortise_op *op,
+                                    struct rowlease_time time, const struct rowlease_inbox *inbox)
+{
+    int64_t end_us = holders_head(row).barred_us;
+    struct rowlease_answer answer = answer_busy(row, op, time, end_us, inbox);
+    if (answer.write) {
+        holders_settle(row, time.now_us);
+        row->expires_us = end_us;
+    }
+    return answer;
 }
 
 struct rowlease_answer readers_bar(struct rowlease_row *row, const mortise_op *op,

@@ -4,8 +4,8 @@
  *   admitted   no exclusive holder, no bar in force, a place free, and that place is not kept for others. The next waiters
  *              are woken if there are more places.
  *   bar        an exclusive caller that waits for shared holders sets it for BAR_US, and asks again before it ends. So
- *              readers that come and go cannot starve it. It stays in force if the last reader leaves while nobody is in
- *              the list of waiters, because the caller that set it may only look from time to time. A client that dies
+ *              readers that come and go cannot starve it. It stays in force if the last reader expires, or leaves while
+ *              nobody is in the list of waiters, because the caller that set it may only look from time to time. A client that dies
  *              leaves a bar of BAR_US.
  *   kept       with permits, a freed place is kept for the first waiters as a released row is (`reserve`), or callers that
  *              never wait would win against each woken one.
@@ -22,10 +22,12 @@ void readers_begin(struct rowlease_row *row, const mortise_op *op, struct rowlea
 void readers_wake(struct rowlease_row *row, struct rowlease_time time,
                   struct rowlease_answer *answer);
 
-/* The last holder has left, and a bar is still in force. It may end after the row expires: it may have been set anew by a
- * caller that had read a holder (BAR). */
+/* Shared holders have the row, or had it, and a bar is in force. It may end after the row expires: its holders may have
+ * expired, or it was set anew by a caller that had read a holder (BAR). */
 bool readers_barred(const struct rowlease_row *row, int64_t now_us);
-int64_t readers_bar_end(const struct rowlease_row *row);
+/* A shared acquire of such a row that nobody holds any more. If it is written, it expires with the bar. */
+struct rowlease_answer readers_wait(struct rowlease_row *row, const mortise_op *op,
+                                    struct rowlease_time time, const struct rowlease_inbox *inbox);
 
 /* The others need a row that shared holders have now. */
 

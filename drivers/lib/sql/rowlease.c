@@ -137,7 +137,7 @@ struct rowlease_answer rowlease_acquire(struct rowlease_row *row, const mortise_
 {
     if (!rowlease_held(row, time.now_us)) {
         if (row->exists && op->mode == MORTISE_SHARED && readers_barred(row, time.now_us))
-            return answer_busy(row, op, time, readers_bar_end(row), inbox);
+            return readers_wait(row, op, time, inbox);
         if (row->exists && is_reserved(row, time.now_us, inbox))
             return answer_busy(row, op, time, row->expires_us, inbox);
         return take(row, op, time, inbox);
