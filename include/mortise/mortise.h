@@ -199,8 +199,8 @@ typedef struct mortise_options {
     size_t size;       /* sizeof(mortise_options), set by the macro, so that fields can be added later */
     int64_t wait_ms;   /* 0: try once (BUSY). MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
                         * wait (TIMEDOUT), up to MORTISE_WAIT_MAX_MS */
-    int64_t ttl_ms;    /* how long a crashed holder blocks others; 0: the config's `ttl`;
-                        * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS */
+    int64_t ttl_ms;    /* how long a crashed holder blocks others (`etcd`: a quarter longer, in whole seconds; `zookeeper`: its
+                        * session); 0: the config's `ttl`. MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS */
     const char *owner; /* NULL: this lease alone. MORTISE_OWNER_THREAD, or a name of 1 to
                         * MORTISE_OWNER_MAX bytes: leases with the same owner share the lock, across
                         * threads and processes; NOTSUP if the driver is not `reentrant` */
