@@ -355,6 +355,25 @@ static void test_readers_behind_a_writer(void)
     CU_ASSERT_EQUAL(acquire(2, NULL, 60000, 6 * S, &writer).status, MORTISE_BUSY);
 }
 
+/* A reader that is told nothing looks later than the writer. */
+static void test_open_after_a_downgrade(void)
+{
+    struct rowlease_inbox writer = inbox_of(7);
+    clear();
+    uint64_t token = acquire(1, NULL, 60000, 5 * S, NULL).token;
+    CU_ASSERT_EQUAL(downgrade(1, token, 60000, 6 * S).status, MORTISE_OK);
+    struct rowlease_answer got = acquire(2, NULL, 1000, 6 * S + 300000, &writer);
+    CU_ASSERT_TRUE(got.status == MORTISE_BUSY && !got.bars && got.registered);
+    CU_ASSERT_EQUAL(got.hint_ms, 1700);
+    CU_ASSERT_EQUAL(share(3, 0, 60000, 7 * S + 600000, NULL).status, MORTISE_OK);
+    CU_ASSERT_FALSE(acquire(2, NULL, 1000, 8 * S - 1, NULL).bars);
+    got = acquire(2, NULL, 1000, 8 * S, NULL); /* then it is the writer's turn */
+    CU_ASSERT_TRUE(got.status == MORTISE_BUSY && got.bars);
+    CU_ASSERT_EQUAL(share(4, 0, 60000, 8 * S, NULL).status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(downgrade(1, token, 60000, 8 * S).status, MORTISE_OK); /* repeated: as it is */
+    CU_ASSERT_EQUAL(share(4, 0, 60000, 8 * S + 1, NULL).status, MORTISE_BUSY);
+}
+
 static void test_downgrade(void)
 {
     clear();
@@ -398,6 +417,7 @@ int main(void)
         {"the bar of a writer", test_bar},
         {"several places come back", test_several_places_come_back},
         {"readers behind a writer", test_readers_behind_a_writer},
+        {"open after a downgrade", test_open_after_a_downgrade},
         {"downgrade", test_downgrade},
         CU_TEST_INFO_NULL,
     };

@@ -4,7 +4,8 @@
  * holders, reads each unit as a lease (grant id, expiry) of an owner that is not its own, and takes the name for held.
  * Numbers are big-endian; instants are µs on the clock of struct rowlease_time.
  *
- *   head, 1 unit    "MS1" and a zero byte; permits (4 bytes); barred until (8); a freed place is kept until (8)
+ *   head, 1 unit    "MS1" and a zero byte; permits (4 bytes); barred until (8); a freed place is kept until (8),
+ *                   or without permits: no bar is set until
  *   holder          grant id (16), expiry (8), token (8), held since (8), length of the note (2), note, zeros up to a
  *                   whole unit. Holders are in the order of their tokens.
  *
@@ -27,7 +28,8 @@ struct holder {
 struct holders {
     uint32_t permits;  /* 0: any number */
     int64_t barred_us; /* an exclusive waiter keeps new holders out until then. 0 */
-    int64_t kept_us;   /* a place that became free is kept for the first waiters until then. 0 */
+    int64_t kept_us;   /* a place that became free is kept for the first waiters until then. Without permits: no bar is set
+                        * until then. 0 */
 };
 
 /* Whether the bytes are a set. */

@@ -8,6 +8,7 @@
 #define BAR_US INT64_C(2000000)
 #define BAR_LEFT_US INT64_C(1500000) /* a bar that has less left is set anew */
 #define BAR_LOOK_MS 1000             /* so the caller that set it asks again in time */
+#define OPEN_US INT64_C(2000000)     /* who looks from time to time looks every 1.6 s at least */
 
 /* ---- places ------------------------------------------------------------------------------------ */
 
@@ -24,8 +25,10 @@ void readers_wake(struct rowlease_row *row, struct rowlease_time time,
     if (places == 0 || waiters_shared(row) == 0)
         return;
     struct holders head = holders_head(row);
-    head.kept_us = time.now_us + time.reserve_us;
-    holders_set_head(row, &head);
+    if (head.permits > 0) {
+        head.kept_us = time.now_us + time.reserve_us;
+        holders_set_head(row, &head);
+    }
     answer->wake = answer->kept = true;
     answer->places = places;
 }
@@ -37,6 +40,12 @@ static bool is_kept(const struct rowlease_row *row, int64_t now_us, uint32_t pla
     struct holders head = holders_head(row);
     return head.permits > 0 && head.kept_us > now_us && waiters_shared(row) >= places &&
            !waiter_is_shared(row, inbox, places);
+}
+
+/* Readers that waited for a downgrade have time to come. */
+static bool is_open(const struct holders *head, int64_t now_us)
+{
+    return head->permits == 0 && head->kept_us > now_us;
 }
 
 bool readers_barred(const struct rowlease_row *row, int64_t now_us)
@@ -127,9 +136,11 @@ struct rowlease_answer readers_wait(struct rowlease_row *row, const mortise_op *
 struct rowlease_answer readers_bar(struct rowlease_row *row, const mortise_op *op,
                                    struct rowlease_time time, const struct rowlease_inbox *inbox)
 {
-    struct rowlease_answer answer = answer_busy(row, op, time, row->expires_us, inbox);
     struct holders head = holders_head(row);
-    if ((op->flags & MORTISE_OP_TRY) != 0)
+    bool tries = (op->flags & MORTISE_OP_TRY) != 0, open = !tries && is_open(&head, time.now_us);
+    int64_t until_us = open && head.kept_us < row->expires_us ? head.kept_us : row->expires_us;
+    struct rowlease_answer answer = answer_busy(row, op, time, until_us, inbox);
+    if (tries || open)
         return answer;
     if (head.barred_us < time.now_us + BAR_LEFT_US) {
         head.barred_us = time.now_us + BAR_US;
@@ -176,6 +187,7 @@ struct rowlease_answer readers_downgrade(struct rowlease_row *row, const mortise
     holder.note = (const unsigned char *)row->note;
     holder.note_len = row->note_len;
     holders_begin(row, 0);
+    holders_set_head(row, &(struct holders){.kept_us = time.now_us + OPEN_US});
     holders_add(row, &holder);
     holders_settle(row, time.now_us);
     struct rowlease_answer answer = answer_granted(row, time.now_us, expires_us, true);
@@ -212,7 +224,8 @@ struct rowlease_answer readers_pass_over(struct rowlease_row *row, struct rowlea
 {
     struct rowlease_answer answer = {.status = MORTISE_OK};
     struct holders head = holders_head(row);
-    if (row->version != version || head.kept_us > time.now_us || head.barred_us > time.now_us ||
+    bool kept = head.permits > 0 && head.kept_us > time.now_us;
+    if (row->version != version || kept || head.barred_us > time.now_us ||
         free_places(row, time.now_us) == 0 || waiters_shared(row) == 0)
         return answer;
     waiter_remove_shared(row);
