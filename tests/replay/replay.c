@@ -61,7 +61,8 @@ static void use_processor(int number)
     sched_setaffinity(0, sizeof set, &set); /* if it is refused, the run is only slower */
 }
 
-static void *load_module(const char *name)
+/* *folder, if it is wanted: where it was found. */
+static void *load_module(const char *name, const char **folder)
 {
     const char *const folders[] = {wanted.modules, REPLAY_MODULES, REPLAY_DRIVERS};
     char file[4096];
@@ -70,6 +71,8 @@ static void *load_module(const char *name)
         snprintf(file, sizeof file, "%s/%s.so", folders[i], name);
         if (access(file, R_OK) == 0)
             library = dlopen(file, RTLD_NOW);
+        if (library && folder)
+            *folder = folders[i];
     }
     if (!library) {
         fprintf(stderr, "replay: the module %s was not found\n", name);
@@ -91,20 +94,25 @@ static void load_copies(void)
     wanted.modules = run_world.copies;
     for (int p = 0; p < PLAN_PROCESSES; p++) {
         snprintf(name, sizeof name, "p%d/%s", p, run_world.backend->module);
-        load_module(name);
+        load_module(name, NULL);
     }
 }
 
+/* No folder in which nothing was found: a line of the config has room for few. */
 static void load_modules(void)
 {
-    static char path[12288];
-    snprintf(path, sizeof path, "%s:%s:%s", wanted.modules, REPLAY_MODULES, REPLAY_DRIVERS);
-    run_world.module_path = path;
-    load_module("recorder");
+    static char path[8192];
+    const char *first = NULL, *second = NULL;
+    load_module("recorder", &first);
     if (run_world.backend->copies)
         load_copies();
     else
-        run_world.backend->loaded(load_module(run_world.backend->module));
+        run_world.backend->loaded(load_module(run_world.backend->module, &second));
+    if (second && strcmp(first, second) != 0)
+        snprintf(path, sizeof path, "%s:%s", first, second);
+    else
+        snprintf(path, sizeof path, "%s", first);
+    run_world.module_path = path;
     unsetenv("MORTISE_MODULE_PATH");
     unsetenv("MORTISE_CONFIG");
 }
