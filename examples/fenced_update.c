@@ -1,6 +1,6 @@
 /* fenced_update.c - a row that a lock protects, and a holder that is stopped at the worst moment.
  *
- *     fenced_update LOCKS STORE      e.g. sqlite:/tmp/locks.db sqlite:/tmp/goods.db, or
+ *     fenced_update LOCKS STORE      e.g. sqlite:/home/ann/locks.db sqlite:/home/ann/goods.db, or
  *                                    postgresql://app@db/shop postgresql://app@db/shop
  *
  * Two processes sell from one stock. The first acquires the lock, reads the stock, and is stopped for longer than its

@@ -1,5 +1,5 @@
 /* hello.c - acquires a lock, checks that it still holds it, and releases it. argv[1]: a config file or a URL such as
- * sqlite:/tmp/locks.db; without it, the default config file. */
+ * sqlite:/home/ann/locks.db; without it, the default config file. */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>

@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_NS (INT64_C(1000) * NS_PER_MS)
+#define LOOK_EVERY_NS (INT64_C(10) * NS_PER_MS) /* less than from a renewal to the next */
+#define LOOK_INSIDE_NS (INT64_C(1000) * NS_PER_MS)
+#define TOUCH_EVERY_NS (INT64_C(3600000) * NS_PER_MS)
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
 #define STEP_INSTRUCTIONS 100 /* of SQLite's machine, between two looks at the clock */
 #define STEP_MAX_NS                                                                                \
@@ -205,13 +207,58 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
     return status;
 }
 
+static void leave_files(struct driver *driver, int moved)
+{
+    char path[PATH_MAX + 8];
+    fault_error(&driver->trouble, MORTISE_UNREACHABLE, 0, true,
+                "%s was moved or deleted while in use",
+                files_path(driver, moved, path, sizeof(path)));
+    driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
+    driver->broken = true;
+    driver->reopen_ns = 0; /* the last time is no reason to wait */
+    database_close(driver);
+}
+
+/* Clients of this process that have the same database open share its index, also with one that opens it now. */
+static void close_moved(struct driver *other, const struct file *now)
+{
+    int moved = other->db != NULL ? files_moved(other->files, now) : FILES;
+    if (moved == FILE_LOG || moved == FILE_INDEX)
+        leave_files(other, moved);
+}
+
+/* Nothing that this connection knows may get into the database. */
+static void copy_nothing(struct driver *driver)
+{
+    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+}
+
+static mortise_status note_files(struct driver *driver, mortise_error *error)
+{
+    char path[PATH_MAX + 8];
+    struct file now[FILES];
+    files_read(driver, now);
+    if (files_are_open(now)) {
+        memcpy(driver->files, now, sizeof(now));
+        return MORTISE_OK;
+    }
+    copy_nothing(driver);
+    return fault_error(error, MORTISE_UNREACHABLE, 0, true,
+                       "%s was removed while in use, and another user of the database in this "
+                       "process still has the old one open",
+                       files_path(driver, FILE_INDEX, path, sizeof(path)));
+}
+
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error)
 {
     int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
+    struct file now[FILES];
     bool rebooted;
     mortise_status status = open_wake_folder(driver, error);
     if (status != MORTISE_OK)
         return status;
+    files_read(driver, now);
+    forks_others(driver, close_moved, now);
     do {
         rebooted = false;
         status = open_once(driver, patience_ms, &rebooted, error);
@@ -220,13 +267,22 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
             status = layout_free_rows(driver, until_ns, error);
         }
     } while (status == MORTISE_OK && rebooted);
+    if (status == MORTISE_OK)
+        status = note_files(driver, error);
     if (status != MORTISE_OK)
         database_close(driver);
     return status;
 }
 
+/* If another process has made a log or an index since, this connection does not know what that process committed: SQLite
+ * must not copy the log, nor delete it, as if this were the last one to use it. */
 void database_close(struct driver *driver)
 {
+    struct file now[FILES];
+    files_read(driver, now);
+    if (driver->files[FILE_DATABASE].inode != 0 && files_are_others(driver->files, now))
+        copy_nothing(driver);
+    memset(driver->files, 0, sizeof(driver->files));
     for (int i = 0; i < TEXT_COUNT; i++)
         sqlite3_finalize(driver->statements[i]);
     memset(driver->statements, 0, sizeof(driver->statements));
@@ -259,11 +315,33 @@ static bool has_changed(struct driver *driver)
     return version >= 0 && version != driver->schema_version;
 }
 
-static bool has_moved(struct driver *driver)
+static int has_moved(const struct driver *driver)
 {
+    struct file now[FILES];
     int moved = 0;
-    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-           moved;
+    if (sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+        moved)
+        return FILE_DATABASE;
+    files_read(driver, now);
+    return files_moved(driver->files, now);
+}
+
+static void look(struct driver *driver, int64_t now_ns)
+{
+    int moved = has_moved(driver);
+    driver->look_ns = now_ns + LOOK_EVERY_NS;
+    if (moved != FILES) {
+        leave_files(driver, moved);
+        return;
+    }
+    if (now_ns >= driver->touch_ns) {
+        files_touch(driver);
+        driver->touch_ns = now_ns + TOUCH_EVERY_NS;
+    }
+    if (now_ns >= driver->inside_ns) {
+        driver->inside_ns = now_ns + LOOK_INSIDE_NS;
+        driver->broken = has_changed(driver);
+    }
 }
 
 static bool reopen(struct driver *driver, int64_t now_ns)
@@ -284,18 +362,8 @@ static bool reopen(struct driver *driver, int64_t now_ns)
 bool database_ready(struct driver *driver)
 {
     int64_t now_ns = driver->locks.host->now(driver->locks.host);
-    if (!driver->broken && now_ns < driver->look_ns)
-        return true;
-    driver->look_ns = now_ns + LOOK_EVERY_NS;
-    if (!driver->broken && has_moved(driver)) {
-        fault_error(&driver->trouble, MORTISE_UNREACHABLE, 0, true,
-                    "%s was moved or deleted while in use", driver->path);
-        driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
-        driver->broken = true;
-        database_close(driver);
-    }
-    if (!driver->broken && has_changed(driver))
-        driver->broken = true;
+    if (!driver->broken && now_ns >= driver->look_ns)
+        look(driver, now_ns);
     if (!driver->broken)
         return true;
     if (now_ns >= driver->reopen_ns)

@@ -4,6 +4,7 @@
  *   transactions.c requests wait while the file is busy, and go out in transactions
  *   dialect.c     the steps of drivers/lib/sql as statements
  *   database.c    the connection: opened, its statements prepared; opened anew if the file is replaced
+ *   files.c       whether the files that SQLite has open are in their places
  *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
  *   upkeep.c      checkpoints, and the sweeping of rows that have been free for long
  *   inbox.c       the sockets that carry notifications between processes
@@ -47,6 +48,14 @@ enum option {
     OPTION_COUNT
 };
 
+/* The database, and what SQLite keeps beside it. */
+enum { FILE_DATABASE, FILE_LOG, FILE_INDEX, FILES };
+
+struct file {
+    dev_t device;
+    ino_t inode; /* 0: there is none */
+};
+
 struct request {
     struct sql_request base;
     struct request *next, *previous; /* in the queue */
@@ -75,7 +84,10 @@ struct driver {
     int64_t step_until_ns; /* the statement that runs now is ended then */
     bool broken;           /* open it again before the next request */
     int64_t reopen_ns;     /* not before */
-    int64_t look_ns;       /* see then whether the file is in its place, and its tables are as they were */
+    int64_t look_ns;       /* see then whether the files are in their places… */
+    int64_t inside_ns;     /* …and then whether the tables are as they were */
+    int64_t touch_ns;      /* tell those who delete what is old */
+    struct file files[FILES]; /* that are open */
     int schema_version;    /* of the tables, as they were looked at; -1: not known */
     mortise_error trouble; /* why it is not open */
 
@@ -117,6 +129,19 @@ bool clock_boot_is_own(void); /* of a container: another program shows this proc
 /* The clock that all processes of the host agree on, and wall time, in µs. */
 void clock_read(const struct driver *driver, int64_t *now_us, int64_t *wall_us);
 int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the database's µs */
+
+/* ---- files.c -------------------------------------------------------------------------------------- */
+
+const char *files_path(const struct driver *driver, int which, char *path, size_t size);
+/* What is in their places. */
+void files_read(const struct driver *driver, struct file *files);
+/* Whether this process has the log and the index open, of those in their places. */
+bool files_are_open(const struct file *files);
+/* The first of them that is not what was opened; FILES: none. */
+int files_moved(const struct file *opened, const struct file *now);
+/* Whether others may have written what this connection cannot see. */
+bool files_are_others(const struct file *opened, const struct file *now);
+void files_touch(const struct driver *driver);
 
 /* ---- database.c ----------------------------------------------------------------------------------- */
 
@@ -188,6 +213,10 @@ void forks_open_begin(struct driver *opening); /* enters, too */
 void forks_enter(struct driver *driver);
 void forks_leave(struct driver *driver);
 void forks_end(struct driver *driver); /* leaves; it is closed, or was never opened */
+/* Within a call of this driver: those other drivers of this process that are in no call now. */
+void forks_others(const struct driver *driver,
+                  void (*visit)(struct driver *other, const struct file *now),
+                  const struct file *now);
 
 /* ---- upkeep.c ------------------------------------------------------------------------------------- */
 

@@ -87,6 +87,25 @@ void forks_end(struct driver *driver)
     pthread_mutex_unlock(&list_lock);
 }
 
+/* fork() takes the lock of the list first, and then those of the drivers: so whoever has one of these waits for no other. */
+void forks_others(const struct driver *driver,
+                  void (*visit)(struct driver *other, const struct file *now),
+                  const struct file *now)
+{
+    struct driver *other;
+    if (pthread_mutex_trylock(&list_lock) != 0)
+        return;
+    DL_FOREACH2(drivers, other, next_open)
+    {
+        bool ours = other != driver && other->generation == generation && other->pid == getpid();
+        if (!ours || pthread_mutex_trylock(&other->lock) != 0)
+            continue;
+        visit(other, now);
+        pthread_mutex_unlock(&other->lock);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
 void forks_enter(struct driver *driver)
 {
     pthread_mutex_lock(&driver->lock);

@@ -244,9 +244,9 @@ static void leave(struct driver *driver)
 static void close_driver(void *ctx)
 {
     struct driver *driver = ctx;
+    forks_enter(driver);
     driver->broken = false;
     driver->look_ns = MORTISE_NEVER; /* no opening anew from here on */
-    forks_enter(driver);
     leave(driver);
     transactions_drop(driver);
     inbox_close(driver);
