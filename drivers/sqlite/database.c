@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_NS (INT64_C(10) * NS_PER_MS) /* less than from a renewal to the next */
+#define LOOK_EVERY_NS (INT64_C(10) * NS_PER_MS) /* for those that only read, too */
 #define LOOK_INSIDE_NS (INT64_C(1000) * NS_PER_MS)
 #define TOUCH_EVERY_NS (INT64_C(3600000) * NS_PER_MS)
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
@@ -123,6 +123,30 @@ int database_run(struct driver *driver, enum text which)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+int database_begin(struct driver *driver)
+{
+    int rc = database_run(driver, TEXT_BEGIN);
+    if (rc != SQLITE_OK || !files_index_is_other(driver))
+        return rc;
+    database_run(driver, TEXT_ROLLBACK);
+    if (driver->look_ns != MORTISE_NEVER)
+        driver->look_ns = 0;
+    return SQLITE_BUSY;
+}
+
+int database_write(struct driver *driver, enum text which)
+{
+    int rc = database_begin(driver);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = database_run(driver, which);
+    if (rc == SQLITE_OK)
+        rc = database_run(driver, TEXT_COMMIT);
+    if (!sqlite3_get_autocommit(driver->db))
+        database_run(driver, TEXT_ROLLBACK);
+    return rc;
+}
+
 /* ---- open and close ---------------------------------------------------------------------------- */
 
 static mortise_status open_wake_folder(struct driver *driver, mortise_error *error)
@@ -215,16 +239,29 @@ static void leave_files(struct driver *driver, int moved)
                 files_path(driver, moved, path, sizeof(path)));
     driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
     driver->broken = true;
-    driver->reopen_ns = 0; /* the last time is no reason to wait */
+    if (moved != FILE_DATABASE)
+        driver->reopen_ns = 0; /* the last time is no reason to wait */
     database_close(driver);
 }
 
-/* Clients of this process that have the same database open share its index, also with one that opens it now. */
-static void close_moved(struct driver *other, const struct file *now)
+/* Who has had the write lock of the old index once may go: whoever gets it later sees in database_begin() that the index was
+ * replaced. False: another one has it. */
+static bool leave_index(struct driver *driver)
 {
-    int moved = other->db != NULL ? files_moved(other->files, now) : FILES;
-    if (moved == FILE_LOG || moved == FILE_INDEX)
-        leave_files(other, moved);
+    if (fault_is_busy(database_run(driver, TEXT_BEGIN)))
+        return false;
+    leave_files(driver, FILE_INDEX); /* which rolls back */
+    return true;
+}
+
+/* Clients of this process that have the same database open share its index, also with one that opens it now. */
+static bool close_moved(struct driver *other, const struct file *now)
+{
+    if (other->db == NULL || now[FILE_DATABASE].inode == 0 ||
+        files_is_other(other->files, now, FILE_DATABASE))
+        return true;
+    /* As it is now: while this client is connected, nobody but a stranger removes its index. */
+    return !files_index_is_other(other) || leave_index(other);
 }
 
 /* Nothing that this connection knows may get into the database. */
@@ -238,7 +275,7 @@ static mortise_status note_files(struct driver *driver, mortise_error *error)
     char path[PATH_MAX + 8];
     struct file now[FILES];
     files_read(driver, now);
-    if (files_are_open(now)) {
+    if (files_index_is_open(now)) {
         memcpy(driver->files, now, sizeof(now));
         return MORTISE_OK;
     }
@@ -249,16 +286,14 @@ static mortise_status note_files(struct driver *driver, mortise_error *error)
                        files_path(driver, FILE_INDEX, path, sizeof(path)));
 }
 
-mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error)
+static mortise_status open_settled(struct driver *driver, int64_t patience_ms, int64_t until_ns,
+                                   mortise_error *error)
 {
-    int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
     struct file now[FILES];
     bool rebooted;
-    mortise_status status = open_wake_folder(driver, error);
-    if (status != MORTISE_OK)
-        return status;
+    mortise_status status;
     files_read(driver, now);
-    forks_others(driver, close_moved, now);
+    bool all = forks_others(driver, close_moved, now);
     do {
         rebooted = false;
         status = open_once(driver, patience_ms, &rebooted, error);
@@ -267,20 +302,40 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
             status = layout_free_rows(driver, until_ns, error);
         }
     } while (status == MORTISE_OK && rebooted);
-    if (status == MORTISE_OK)
+    driver->open_later = false;
+    if (status == MORTISE_OK) {
         status = note_files(driver, error);
+        driver->open_later = status != MORTISE_OK && !all;
+    }
     if (status != MORTISE_OK)
         database_close(driver);
     return status;
 }
 
-/* If another process has made a log or an index since, this connection does not know what that process committed: SQLite
- * must not copy the log, nor delete it, as if this were the last one to use it. */
+mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error)
+{
+    mortise_host *host = driver->locks.host;
+    int64_t until_ns = host->now(host) + patience_ms * NS_PER_MS;
+    mortise_status status = open_wake_folder(driver, error);
+    if (status != MORTISE_OK)
+        return status;
+    status = open_settled(driver, patience_ms, until_ns, error);
+    while (driver->open_later && host->now(host) < until_ns) {
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+        status = open_settled(driver, patience_ms, until_ns, error);
+    }
+    return status;
+}
+
+/* If there is another index or another database, this connection does not know what was committed since: SQLite must not copy
+ * the log, nor delete it, as if this were the last one to use it. */
 void database_close(struct driver *driver)
 {
     struct file now[FILES];
     files_read(driver, now);
-    if (driver->files[FILE_DATABASE].inode != 0 && files_are_others(driver->files, now))
+    if (driver->files[FILE_DATABASE].inode != 0 &&
+        (files_is_other(driver->files, now, FILE_DATABASE) ||
+         files_is_other(driver->files, now, FILE_INDEX)))
         copy_nothing(driver);
     memset(driver->files, 0, sizeof(driver->files));
     for (int i = 0; i < TEXT_COUNT; i++)
@@ -315,58 +370,81 @@ static bool has_changed(struct driver *driver)
     return version >= 0 && version != driver->schema_version;
 }
 
-static int has_moved(const struct driver *driver)
+static bool has_moved(struct driver *driver)
 {
-    struct file now[FILES];
     int moved = 0;
-    if (sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-        moved)
-        return FILE_DATABASE;
-    files_read(driver, now);
-    return files_moved(driver->files, now);
+    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
 }
 
-static void look(struct driver *driver, int64_t now_ns)
+/* The index is still common to all, but the next clients find nothing where it points to. Nothing can be done about that
+ * while others use the old log. */
+static void tell_of_log(struct driver *driver)
 {
-    int moved = has_moved(driver);
-    driver->look_ns = now_ns + LOOK_EVERY_NS;
-    if (moved != FILES) {
-        leave_files(driver, moved);
+    struct file now[FILES];
+    files_read(driver, now);
+    if (!files_is_other(driver->files, now, FILE_LOG))
         return;
+    driver->files[FILE_LOG] = now[FILE_LOG];
+    driver->locks.host->log(driver->locks.host, 4,
+                            "%s-wal was moved or deleted while in use; end all programs that use "
+                            "the database, and start them again",
+                            driver->path);
+}
+
+/* False: others are still at work by the index that was replaced. */
+static bool look(struct driver *driver, int64_t now_ns)
+{
+    driver->look_ns = now_ns + LOOK_EVERY_NS;
+    if (now_ns >= driver->inside_ns && has_moved(driver)) {
+        leave_files(driver, FILE_DATABASE);
+        return true;
     }
+    if (files_index_is_other(driver)) {
+        driver->look_ns = 0;
+        return leave_index(driver);
+    }
+    tell_of_log(driver);
     if (now_ns >= driver->touch_ns) {
         files_touch(driver);
         driver->touch_ns = now_ns + TOUCH_EVERY_NS;
     }
     if (now_ns >= driver->inside_ns) {
         driver->inside_ns = now_ns + LOOK_INSIDE_NS;
-        driver->broken = has_changed(driver);
+        driver->broken = has_changed(driver) || driver->broken;
     }
-}
-
-static bool reopen(struct driver *driver, int64_t now_ns)
-{
-    database_close(driver);
-    driver->reopen_ns = now_ns + REOPEN_EVERY_NS;
-    mortise_status status = path_find(driver, &driver->trouble);
-    if (status == MORTISE_OK)
-        status = database_open(driver, 0, &driver->trouble);
-    if (status != MORTISE_OK)
-        return false;
-    driver->broken = false;
-    inbox_close(driver);
-    locks_unlisted(&driver->locks);
     return true;
 }
 
-bool database_ready(struct driver *driver)
+static enum readiness reopen(struct driver *driver, int64_t now_ns)
+{
+    database_close(driver);
+    driver->reopen_ns = now_ns + REOPEN_EVERY_NS;
+    driver->open_later = false;
+    mortise_status status = path_find(driver, &driver->trouble);
+    if (status == MORTISE_OK)
+        status = database_open(driver, 0, &driver->trouble);
+    if (status != MORTISE_OK && driver->open_later) {
+        driver->reopen_ns = 0;
+        return DATABASE_BUSY;
+    }
+    if (status != MORTISE_OK)
+        return DATABASE_CLOSED;
+    driver->broken = false;
+    inbox_close(driver);
+    locks_unlisted(&driver->locks);
+    return DATABASE_READY;
+}
+
+enum readiness database_ready(struct driver *driver)
 {
     int64_t now_ns = driver->locks.host->now(driver->locks.host);
-    if (!driver->broken && now_ns >= driver->look_ns)
-        look(driver, now_ns);
+    if (driver->db != NULL && (driver->broken || now_ns >= driver->look_ns) &&
+        !look(driver, now_ns))
+        return DATABASE_BUSY;
     if (!driver->broken)
-        return true;
+        return DATABASE_READY;
     if (now_ns >= driver->reopen_ns)
         return reopen(driver, now_ns);
-    return driver->db != NULL;
+    return driver->db != NULL ? DATABASE_READY : DATABASE_CLOSED;
 }

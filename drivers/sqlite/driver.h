@@ -83,9 +83,10 @@ struct driver {
     sqlite3_stmt *statements[TEXT_COUNT];
     int64_t step_until_ns; /* the statement that runs now is ended then */
     bool broken;           /* open it again before the next request */
+    bool open_later;       /* it could not be opened, because a client of this process is just leaving the old index */
     int64_t reopen_ns;     /* not before */
-    int64_t look_ns;       /* see then whether the files are in their places… */
-    int64_t inside_ns;     /* …and then whether the tables are as they were */
+    int64_t look_ns;       /* see then whether the index is in its place… */
+    int64_t inside_ns;     /* …and then whether the database is, with its tables as they were */
     int64_t touch_ns;      /* tell those who delete what is old */
     struct file files[FILES]; /* that are open */
     int schema_version;    /* of the tables, as they were looked at; -1: not known */
@@ -135,12 +136,11 @@ int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the databa
 const char *files_path(const struct driver *driver, int which, char *path, size_t size);
 /* What is in their places. */
 void files_read(const struct driver *driver, struct file *files);
-/* Whether this process has the log and the index open, of those in their places. */
-bool files_are_open(const struct file *files);
-/* The first of them that is not what was opened; FILES: none. */
-int files_moved(const struct file *opened, const struct file *now);
-/* Whether others may have written what this connection cannot see. */
-bool files_are_others(const struct file *opened, const struct file *now);
+/* Whether this process has the index open that is in its place, or there is none. */
+bool files_index_is_open(const struct file *files);
+/* Whether there is another in the place of what was opened. */
+bool files_is_other(const struct file *opened, const struct file *now, int which);
+bool files_index_is_other(const struct driver *driver);
 void files_touch(const struct driver *driver);
 
 /* ---- database.c ----------------------------------------------------------------------------------- */
@@ -150,14 +150,24 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
 mortise_status database_connect(struct driver *driver, mortise_error *error);
 mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
 void database_close(struct driver *driver);
-/* Sees to it that there is a connection to the file that is there now; false: driver->trouble. */
-bool database_ready(struct driver *driver);
+/* Sees to it that there is a connection to the file that is there now. */
+enum readiness {
+    DATABASE_READY,
+    DATABASE_BUSY,  /* others are still at work by an index that was replaced */
+    DATABASE_CLOSED /* driver->trouble */
+};
+enum readiness database_ready(struct driver *driver);
 /* As sqlite3_step, but it ends after some seconds: SQLITE_INTERRUPT. A slow commit may have succeeded then. */
 int database_step(struct driver *driver, sqlite3_stmt *statement);
 /* SQLite counts the changes of the tables; -1: it cannot be read now. */
 int database_schema_version(struct driver *driver);
 /* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
 int database_run(struct driver *driver, enum text which);
+/* Begins a transaction that writes. Each of them must begin so: nobody writes by an index that others have replaced.
+ * SQLITE_BUSY also if it was. */
+int database_begin(struct driver *driver);
+/* Runs such a statement in a transaction of its own. */
+int database_write(struct driver *driver, enum text which);
 
 /* ---- layout.c ------------------------------------------------------------------------------------- */
 
@@ -213,9 +223,10 @@ void forks_open_begin(struct driver *opening); /* enters, too */
 void forks_enter(struct driver *driver);
 void forks_leave(struct driver *driver);
 void forks_end(struct driver *driver); /* leaves; it is closed, or was never opened */
-/* Within a call of this driver: those other drivers of this process that are in no call now. */
-void forks_others(const struct driver *driver,
-                  void (*visit)(struct driver *other, const struct file *now),
+/* Within a call of this driver: those other drivers of this process that are in no call now. False: one is in a call, or
+ * a visit was in vain. */
+bool forks_others(const struct driver *driver,
+                  bool (*visit)(struct driver *other, const struct file *now),
                   const struct file *now);
 
 /* ---- upkeep.c ------------------------------------------------------------------------------------- */

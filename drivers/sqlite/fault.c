@@ -51,6 +51,8 @@ static const struct {
     {SQLITE_PROTOCOL, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
     {SQLITE_INTERRUPT, MORTISE_INDETERMINATE, true,
      "it took too long; was the database changed by hand?"},
+    {SQLITE_ABORT, MORTISE_INDETERMINATE, true, /* transactions.c: commit() */
+     "the index of SQLite's log (-shm) was moved or deleted while in use"},
     {SQLITE_TOOBIG, MORTISE_BACKEND, false, "a row is too long; was it written by hand?"},
     {SQLITE_MISMATCH, MORTISE_BACKEND, false, "the row makes no sense; was it written by hand?"},
 };

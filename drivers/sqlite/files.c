@@ -2,8 +2,11 @@
  *
  * SQLite locks in the log's index (`-shm`), and finds in it what was committed: all processes map that file. If it is removed,
  * the next process that opens the database makes another one, and those on the two sides see neither the locks nor the commits
- * of each other; so it is with the log (`-wal`). SQLite removes them only under an exclusive lock on the database, and each open
- * connection has a shared one. So somebody else has removed what is not in its place.
+ * of each other. SQLite removes them only under an exclusive lock on the database, and each open connection has a shared one. So
+ * somebody else has removed what is not in its place.
+ *
+ * As long as nobody has made another index, nothing is lost: all who have the database open have the old one. protocol.md
+ * says how they leave it for another one.
  *
  * SQLite keeps one index for a process and database, however many connections there are, and opens no other one as long as
  * one of them is left. So a connection may have another index than the one that was in its place when it was opened. */
@@ -14,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 const char *files_path(const struct driver *driver, int which, char *path, size_t size)
 {
@@ -38,41 +42,46 @@ static bool same(const struct file *one, const struct file *other)
     return one->device == other->device && one->inode == other->inode;
 }
 
-/* If the list of descriptors cannot be had, they are taken for open. */
-bool files_are_open(const struct file *files)
+static bool is_other(const struct file *opened, const struct file *now)
 {
-    bool open[FILES] = {false};
-    struct stat about;
+    return now->inode != 0 && !same(opened, now);
+}
+
+/* If the list of descriptors cannot be had, it is taken for open. */
+bool files_index_is_open(const struct file *files)
+{
+    bool open = files[FILE_INDEX].inode == 0; /* there is none that one could have instead */
+    struct statx about;
     const struct dirent *entry;
     DIR *folder = opendir("/proc/thread-self/fd");
     if (folder == NULL)
         return true;
-    while ((entry = readdir(folder)) != NULL) {
-        if (fstat((int)strtol(entry->d_name, NULL, 10), &about) != 0)
+    while (!open && (entry = readdir(folder)) != NULL) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+        /* A file of a server that does not answer must not be waited for. */
+        if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &about) != 0)
             continue;
-        struct file file = {.device = about.st_dev, .inode = about.st_ino};
-        for (int i = 0; i < FILES; i++)
-            open[i] = open[i] || same(&file, &files[i]);
+        struct file file = {.device = makedev(about.stx_dev_major, about.stx_dev_minor),
+                            .inode = about.stx_ino};
+        open = same(&file, &files[FILE_INDEX]);
     }
     closedir(folder);
-    return open[FILE_LOG] && open[FILE_INDEX];
+    return open;
 }
 
-int files_moved(const struct file *opened, const struct file *now)
+bool files_is_other(const struct file *opened, const struct file *now, int which)
 {
-    int i = 0;
-    while (i < FILES && same(&opened[i], &now[i]))
-        i++;
-    return i;
+    return is_other(&opened[which], &now[which]);
 }
 
-/* If the log is gone, and nobody has made another, what it had is known to those only who have it open. */
-bool files_are_others(const struct file *opened, const struct file *now)
+bool files_index_is_other(const struct driver *driver)
 {
-    const struct file *index = &now[FILE_INDEX];
-    if (now[FILE_LOG].inode == 0)
-        return index->inode != 0 && !same(&opened[FILE_INDEX], index);
-    return files_moved(opened, now) != FILES;
+    char path[PATH_MAX + 8];
+    struct stat about;
+    if (lstat(files_path(driver, FILE_INDEX, path, sizeof(path)), &about) != 0)
+        return false;
+    return is_other(&driver->files[FILE_INDEX],
+                    &(struct file){.device = about.st_dev, .inode = about.st_ino});
 }
 
 /* Programs that delete what is old in /tmp go by the times of the files. Writing through a mapping changes none on a tmpfs,

@@ -88,22 +88,27 @@ void forks_end(struct driver *driver)
 }
 
 /* fork() takes the lock of the list first, and then those of the drivers: so whoever has one of these waits for no other. */
-void forks_others(const struct driver *driver,
-                  void (*visit)(struct driver *other, const struct file *now),
+bool forks_others(const struct driver *driver,
+                  bool (*visit)(struct driver *other, const struct file *now),
                   const struct file *now)
 {
     struct driver *other;
+    bool all = true;
     if (pthread_mutex_trylock(&list_lock) != 0)
-        return;
+        return false;
     DL_FOREACH2(drivers, other, next_open)
     {
-        bool ours = other != driver && other->generation == generation && other->pid == getpid();
-        if (!ours || pthread_mutex_trylock(&other->lock) != 0)
+        if (other == driver || other->generation != generation || other->pid != getpid())
             continue;
-        visit(other, now);
+        if (pthread_mutex_trylock(&other->lock) != 0) {
+            all = false;
+            continue;
+        }
+        all = visit(other, now) && all;
         pthread_mutex_unlock(&other->lock);
     }
     pthread_mutex_unlock(&list_lock);
+    return all;
 }
 
 void forks_enter(struct driver *driver)

@@ -231,7 +231,7 @@ static void leave(struct driver *driver)
     mortise_host *host = driver->locks.host;
     int64_t until_ns = host->now(host) + LEAVE_NS;
     driver->locks.closing = true;
-    if (driver->db == NULL)
+    if (driver->db == NULL || files_index_is_other(driver))
         return;
     locks_leave(&driver->locks);
     transactions_go(driver);

@@ -32,7 +32,7 @@ static int begin(struct driver *driver)
 {
     int rc = SQLITE_BUSY;
     for (int i = 0; i < TRIES_AT_ONCE && fault_is_busy(rc); i++)
-        rc = database_run(driver, TEXT_BEGIN);
+        rc = database_begin(driver);
     return rc;
 }
 
@@ -65,6 +65,13 @@ static bool look(struct driver *driver, struct request *request, int *rc)
     return *rc != SQLITE_OK;
 }
 
+/* Who makes another index reads all of the log first. If there is none yet, what was committed will be found. */
+static int commit(struct driver *driver)
+{
+    int rc = database_run(driver, TEXT_COMMIT);
+    return rc == SQLITE_OK && files_index_is_other(driver) ? SQLITE_ABORT : rc;
+}
+
 /* *committing: the failure is that of the commit. */
 static int execute_all(struct driver *driver, size_t n, bool *committing)
 {
@@ -77,7 +84,7 @@ static int execute_all(struct driver *driver, size_t n, bool *committing)
     for (size_t i = 0; i < n && rc == SQLITE_OK; i++)
         rc = execute(driver, driver->batch[i]);
     *committing = rc == SQLITE_OK;
-    return rc == SQLITE_OK && transaction ? database_run(driver, TEXT_COMMIT) : rc;
+    return rc == SQLITE_OK && transaction ? commit(driver) : rc;
 }
 
 static struct fault roll_back(struct driver *driver, size_t n, int rc)
@@ -237,9 +244,13 @@ void transactions_go(struct driver *driver)
         return;
     driver->retry_ns = MORTISE_NEVER;
     while (driver->queue != NULL) {
-        bool ready = database_ready(driver);
+        enum readiness ready = database_ready(driver);
+        if (ready == DATABASE_BUSY) {
+            retry_later(driver);
+            return;
+        }
         size_t n = collect(driver);
-        if (!ready) {
+        if (ready == DATABASE_CLOSED) {
             for (size_t i = 0; i < n; i++)
                 fail_closed(driver, driver->batch[i]);
             continue;

@@ -57,7 +57,9 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
     if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
-    int rc = touch ? database_run(driver, TEXT_TOUCH) : SQLITE_OK;
+    int rc = touch ? database_write(driver, TEXT_TOUCH) : SQLITE_OK;
+    if (files_index_is_other(driver))
+        rc = SQLITE_BUSY; /* whoever has another one copies nothing before the folder is unlocked */
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);
@@ -144,7 +146,7 @@ static int sweep_stretch(struct driver *driver, const struct stretch *stretch, i
     rc |= sqlite3_bind_int64(sweep, 3, now_us);
     rc |= sqlite3_bind_int64(sweep, 4, wall_us - DAY_US);
     if (rc == SQLITE_OK)
-        rc = database_run(driver, TEXT_SWEEP);
+        rc = database_write(driver, TEXT_SWEEP);
     *swept = rc == SQLITE_OK ? sqlite3_changes(driver->db) : 0;
     return rc;
 }
@@ -155,7 +157,7 @@ static int note_end(struct driver *driver, const struct stretch *stretch)
     int rc = stretch->to_len > 0
                  ? sqlite3_bind_blob(note, 1, stretch->to, stretch->to_len, SQLITE_STATIC)
                  : sqlite3_bind_null(note, 1);
-    return rc == SQLITE_OK ? database_run(driver, TEXT_SWEEP_NOTE) : rc;
+    return rc == SQLITE_OK ? database_write(driver, TEXT_SWEEP_NOTE) : rc;
 }
 
 /* If it deleted something, the next stretch follows with the next checkpoint. If the file is busy, it waits until then. */

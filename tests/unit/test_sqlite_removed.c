@@ -16,14 +16,19 @@ struct other {
     int ask[2], tell[2];
 };
 
-/* What it is asked: open; close; try "a", "b" (a letter); ten seconds pass; end. */
+/* What it is asked: open; close; try "a", "b" (a letter); ten seconds pass; not to look for a second; with a connection of its
+ * own, to begin a transaction and to end it; end. */
 #define OPEN_IT '+'
 #define CLOSE_IT '-'
 #define PASS_TIME 't'
+#define LOOK_LATE 'l'
+#define BEGIN_IT 'x'
+#define ROLL_BACK 'y'
 #define END_IT '.'
 
 static char heed(char what, struct client *client)
 {
+    static void *db;
     char name[2] = {what, '\0'};
     struct call lock;
     mortise_status status = MORTISE_OK;
@@ -33,6 +38,12 @@ static char heed(char what, struct client *client)
         client_close(client);
     else if (what == PASS_TIME)
         clock_shift_ns += 10000 * MS;
+    else if (what == LOOK_LATE)
+        clock_shift_ns -= 1000 * MS;
+    else if (what == BEGIN_IT)
+        status = (mortise_status)outside(path, "BEGIN IMMEDIATE", &db);
+    else if (what == ROLL_BACK)
+        status = (mortise_status)outside(path, "ROLLBACK", &db);
     else
         status = acquire(client, &lock, name, MORTISE_OP_TRY);
     return (char)status;
@@ -141,13 +152,116 @@ static void test_came_and_went(void)
     client_close(&client);
 }
 
-/* Nobody has opened the file since: what was in the log is known to this process alone, and it saves it. */
-static void test_log_removed(void)
+/* Those who have what was removed go on with it. Once somebody has made another index, nobody writes by the old one. */
+static void test_two_old_sides(void)
+{
+    struct other other, late;
+    struct client client;
+    struct call lock;
+    path = database("sides");
+    other_start(&other);
+    other_start(&late);
+    CU_ASSERT_EQUAL(other_does(&other, OPEN_IT), MORTISE_OK);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(other_does(&other, 'z'), MORTISE_OK);
+    other_does(&other, LOOK_LATE);
+    take_away("-shm");
+    for (char name[] = "a"; name[0] < 'e'; name[0] = (char)(name[0] + 2)) {
+        clock_shift_ns += LOOK;
+        CU_ASSERT_EQUAL(acquire(&client, &lock, name, 0), MORTISE_OK);
+        CU_ASSERT_EQUAL(other_does(&other, name[0]), MORTISE_BUSY);
+        CU_ASSERT_EQUAL(other_does(&other, (char)(name[0] + 1)), MORTISE_OK);
+        CU_ASSERT_EQUAL(try_lock(&client, name[0] == 'a' ? "b" : "d"), MORTISE_BUSY);
+    }
+    CU_ASSERT_EQUAL(client.logs, 0);
+    CU_ASSERT_EQUAL(other_does(&late, OPEN_IT), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&late, 'b'), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(other_does(&late, 'e'), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&other, 'e'), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(other_does(&other, 'f'), MORTISE_OK);
+    clock_shift_ns += LOOK;
+    CU_ASSERT_EQUAL(try_lock(&client, "e"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try_lock(&client, "f"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(client.logs, 1);
+    other_end(&late);
+    other_end(&other);
+    client_close(&client);
+}
+
+/* Nobody leaves the old index while another one writes by it. */
+static void test_in_the_middle(void)
+{
+    struct other other, late;
+    struct client client;
+    path = database("middle");
+    other_start(&other);
+    other_start(&late);
+    OPEN_OK(&client, "path", path, "busy_timeout", "50ms");
+    CU_ASSERT_EQUAL(other_does(&other, BEGIN_IT), 0);
+    take_away("-shm");
+    CU_ASSERT_EQUAL(other_does(&late, OPEN_IT), MORTISE_OK);
+    clock_shift_ns += LOOK;
+    CU_ASSERT_EQUAL(try_lock(&client, "a"), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(other_does(&other, ROLL_BACK), 0);
+    CU_ASSERT_EQUAL(try_lock(&client, "a"), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&late, 'a'), MORTISE_BUSY);
+    other_end(&late);
+    other_end(&other);
+    client_close(&client);
+}
+
+static int calls_left;
+static const struct other *newcomer;
+
+static void comes_in_between(void)
+{
+    if (--calls_left != 0)
+        return;
+    take_away("-shm");
+    CU_ASSERT_EQUAL(other_does(newcomer, OPEN_IT), MORTISE_OK);
+}
+
+/* Whenever it happens: who is told that it has the lock has it for the newcomer, too. */
+static void test_at_any_moment(void)
 {
     struct other other;
     struct client client;
     struct call lock;
-    path = database("log");
+    int unsure = 0;
+    bool again = true;
+    path = database("moment");
+    other_start(&other);
+    newcomer = &other;
+    for (int n = 1; again && n < 100; n++) {
+        OPEN_OK(&client, "path", path);
+        clock_shift_ns += LOOK;
+        calls_left = n;
+        on_now = comes_in_between;
+        mortise_status status = acquire(&client, &lock, "a", 0);
+        on_now = NULL;
+        again = calls_left <= 0;
+        unsure += status == MORTISE_INDETERMINATE;
+        CU_ASSERT_TRUE(status == MORTISE_OK || status == MORTISE_INDETERMINATE);
+        if (again && status == MORTISE_OK) {
+            CU_ASSERT_EQUAL(other_does(&other, 'a'), MORTISE_BUSY);
+        }
+        status = release(&client, &lock);
+        CU_ASSERT_TRUE(status == MORTISE_OK || status == MORTISE_LOST);
+        client_close(&client);
+        if (again)
+            other_does(&other, CLOSE_IT);
+    }
+    CU_ASSERT_TRUE(unsure > 0);
+    other_end(&other);
+}
+
+/* What was in the log is lost to those that come later. The others learn of it. */
+static void test_both_removed(void)
+{
+    struct other other;
+    struct client client;
+    struct call lock;
+    path = database("both");
     other_start(&other);
     OPEN_OK(&client, "path", path);
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
@@ -155,9 +269,45 @@ static void test_log_removed(void)
     take_away("-shm");
     clock_shift_ns += LOOK;
     CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "log.db-wal was moved or deleted"));
     CU_ASSERT_EQUAL(other_does(&other, OPEN_IT), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&other, 'a'), MORTISE_OK);
+    CU_ASSERT_NOT_EQUAL(renew(&client, &lock), MORTISE_OK);
+    CU_ASSERT_EQUAL(try_lock(&client, "a"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try_lock(&client, "b"), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&other, 'b'), MORTISE_BUSY);
+    other_end(&other);
+    client_close(&client);
+}
+
+/* The log alone: those that have it go on with it, and save it in the end. */
+static void test_log_removed(void)
+{
+    struct other other;
+    struct client client;
+    struct call lock;
+    char file[PATHS_MAX];
+    path = database("log");
+    other_start(&other);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(other_does(&other, OPEN_IT), MORTISE_OK);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    take_away("-wal");
+    clock_shift_ns += LOOK;
     CU_ASSERT_EQUAL(other_does(&other, 'a'), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(other_does(&other, 'b'), MORTISE_OK);
+    CU_ASSERT_EQUAL(try_lock(&client, "b"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK);
+    CU_ASSERT_EQUAL(client.logs, 0);
+    close(open(joined(file, path, "-wal"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    clock_shift_ns += LOOK;
+    CU_ASSERT_EQUAL(try_lock(&client, "b"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(client.logs, 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "log.db-wal was moved or deleted"));
+    other_does(&other, CLOSE_IT);
+    client_close(&client);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_TRUE(inspect(&client, "a").held);
+    CU_ASSERT_TRUE(inspect(&client, "b").held);
     other_end(&other);
     client_close(&client);
 }
@@ -189,6 +339,40 @@ static void test_two_clients(void)
     CU_ASSERT_EQUAL(try_lock(&two, "b"), MORTISE_BUSY);
     other_end(&other);
     client_close(&three);
+    client_close(&two);
+    client_close(&one);
+}
+
+static struct client *second;
+static struct call second_call;
+
+static void second_asks(void)
+{
+    on_now = NULL;
+    second_call = call_make(MORTISE_OP_ACQUIRE, "a");
+    second_call.op.flags = MORTISE_OP_TRY;
+    call_start(second, &second_call);
+}
+
+/* One of them notices it while the other one is in the middle of a call, which has noticed nothing. */
+static void test_two_at_once(void)
+{
+    struct other other;
+    struct client one, two;
+    path = database("once");
+    other_start(&other);
+    OPEN_OK(&one, "path", path);
+    OPEN_OK(&two, "path", path);
+    take_away("-shm");
+    CU_ASSERT_EQUAL(other_does(&other, OPEN_IT), MORTISE_OK);
+    CU_ASSERT_EQUAL(other_does(&other, 'a'), MORTISE_OK);
+    clock_shift_ns += LOOK;
+    second = &two;
+    on_now = second_asks;
+    CU_ASSERT_EQUAL(try_lock(&one, "a"), MORTISE_BUSY);
+    CU_ASSERT_TRUE(wait_done(&two, &second_call));
+    CU_ASSERT_EQUAL(second_call.op.status, MORTISE_BUSY);
+    other_end(&other);
     client_close(&two);
     client_close(&one);
 }
@@ -256,8 +440,13 @@ int main(void)
     CU_TestInfo tests[] = {
         {"the index is removed while a lock is held", test_held_for_long},
         {"another process came and went", test_came_and_went},
-        {"the log is removed", test_log_removed},
+        {"two busy old sides", test_two_old_sides},
+        {"in the middle of a transaction", test_in_the_middle},
+        {"at any moment of a request", test_at_any_moment},
+        {"the log and the index are removed", test_both_removed},
+        {"the log alone is removed", test_log_removed},
         {"two clients of a process", test_two_clients},
+        {"two clients at the same time", test_two_at_once},
         {"a foreign user in the process", test_foreign_user},
         {"never old", test_never_old},
         CU_TEST_INFO_NULL,
