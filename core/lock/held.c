@@ -35,21 +35,12 @@ int64_t claim_deadline(struct claim *claim, int64_t now)
     return deadline;
 }
 
-/* The process may have been stopped between the look at the clock and the exchange, beyond the old deadline. */
-static bool is_in_time(struct claim *claim, int64_t old_deadline)
-{
-    if (clock_now() < old_deadline)
-        return true;
-    atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
-    return false;
-}
-
 bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns)
 {
     int64_t before = claim_deadline(claim, clock_now());
     while (before != DEADLINE_PASSED && before < deadline_ns) {
         if (atomic_compare_exchange_weak(&claim->deadline_ns, &before, deadline_ns))
-            return is_in_time(claim, before);
+            return true;
         before = claim_deadline(claim, clock_now());
     }
     return before != DEADLINE_PASSED;
