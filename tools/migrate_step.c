@@ -128,8 +128,8 @@ static int others_stay(struct migration *migration, const struct migrate_step *s
  * that of a client that has read the register again.)
  *
  * For clients of another migration this is so if their register is closed too. One that was never written is closed when a client
- * of theirs is there at two looks, or when the step gives up: not for one that is of this migration, and is on one side only for
- * an instant. */
+ * of theirs is there at two looks in a row: not for one that is of this migration, and is on one side only for an instant. Such
+ * ones may come and go all the time, so the step goes on when all that the look before has found are gone. */
 struct waiting {
     struct migration *migration;
     const struct migrate_step *step;
@@ -140,6 +140,7 @@ struct waiting {
     struct infos there;   /* what is left of it */
     struct infos foreign; /* another migration's clients at the last look */
     bool foreign_stay;    /* one of them was there at the look before too */
+    bool foreign_new;     /* at the look before there was none */
     bool shut_out;        /* their register is closed, or there is none */
     bool failed;          /* the last look failed */
     bool unsure;          /* the other side did not list its clients of phase both */
@@ -178,12 +179,14 @@ static void note_foreign(struct waiting *waiting, const struct infos *now)
 {
     struct infos foreign = {0};
 
+    waiting->foreign_stay = false;
     for (size_t i = 0; i < now->count && !waiting->shut_out; i++) {
         if (!is_foreign(&now->list[i], waiting->step->gone))
             continue;
         waiting->foreign_stay |= is_listed(&waiting->foreign, &now->list[i]);
         infos_add(&foreign, &now->list[i]);
     }
+    waiting->foreign_new = waiting->foreign.count == 0 && foreign.count > 0;
     infos_free(&waiting->foreign);
     waiting->foreign = foreign;
 }
@@ -266,7 +269,7 @@ static bool look(struct waiting *waiting)
     if (waiting->failed || another)
         begin_anew(waiting, another ? "was restarted" : "answers again");
     waiting->failed = false;
-    return waiting->there.count == 0 && waiting->foreign.count == 0 &&
+    return waiting->there.count == 0 && !waiting->foreign_stay && !waiting->foreign_new &&
            now_ms() >= waiting->quiet_until_ms;
 }
 
@@ -277,7 +280,7 @@ static int shut_out(struct waiting *waiting)
 
     infos_free(&waiting->foreign);
     infos_free(&waiting->there);
-    waiting->listed = waiting->foreign_stay = false;
+    waiting->listed = waiting->foreign_stay = waiting->foreign_new = false;
     waiting->shut_out = true;
     return code;
 }
@@ -290,9 +293,10 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
     if (waiting->step->gone == 0)
         return EXIT_DONE;
     while (!look(waiting)) {
-        const bool over = now_ms() >= until_ms, foreign = waiting->foreign.count > 0;
-        const bool any = foreign || any_foreign(&waiting->there, waiting->step->gone);
-        int code = waiting->foreign_stay || (over && foreign) ? shut_out(waiting) : EXIT_DONE;
+        const bool over = now_ms() >= until_ms && !waiting->foreign_new;
+        const bool any =
+            waiting->foreign.count > 0 || any_foreign(&waiting->there, waiting->step->gone);
+        int code = waiting->foreign_stay ? shut_out(waiting) : EXIT_DONE;
         if (code != EXIT_DONE)
             return code;
         if (over) {
