@@ -18,7 +18,8 @@ static void cause(const struct step *step)
     switch (step->what) {
     case STEP_STOP:
         run_world.stopped_ns = sched_now() + step->ms * NS_PER_MS;
-        sched_stop(step->process, sched_now() + step->ms * NS_PER_MS);
+        record_stopped(step->process, run_world.stopped_ns);
+        sched_stop(step->process, run_world.stopped_ns);
         break;
     case STEP_KILL:
         sched_kill(step->process);

@@ -45,6 +45,13 @@ void record_killed(int process, int64_t at_ns)
     sched_trace("process %d is killed", process);
 }
 
+void record_stopped(int process, int64_t until_ns)
+{
+    fprintf(file,
+            "{\"event\":\"stopped\",\"at_ns\":%" PRId64 ",\"until_ns\":%" PRId64 ",\"pid\":%d}\n",
+            sched_now(), until_ns, 100 + process);
+}
+
 void record_left(const char *text)
 {
     fprintf(file, "{\"event\":\"left\",\"text\":\"%s\"}\n", text);

@@ -108,6 +108,7 @@ void record_end(void);
 void record_held(int name, uint64_t token, int64_t at_ns);
 void record_calm(void);
 void record_killed(int process, int64_t at_ns);
+void record_stopped(int process, int64_t until_ns);
 /* The client of this history was closed, though its modules are still open. */
 void record_closed_by_close(const char *file_name);
 void record_left(const char *text);

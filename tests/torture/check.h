@@ -116,6 +116,19 @@ struct killed {
     int64_t pid, at_ns;
 };
 
+/* A process that stands still. */
+struct stop {
+    int64_t pid, from_ns, until_ns;
+};
+
+/* A renewal that came when the deadline had passed. */
+struct late {
+    int64_t pid, deadline_ns, at_ns;
+    uint64_t lease;
+    const char *file;
+    unsigned long line;
+};
+
 /* A process that writes a file in which no client tells anything. */
 struct process {
     const char *file;
@@ -141,6 +154,7 @@ struct world {
     struct client *clients;
     struct counter *counters;
     UT_array *holds, *told, *waits, *killed, *torn, *processes; /* struct hold, told, wait and so on */
+    UT_array *stops, *late;
     unsigned long events, found[VIOLATIONS];
 };
 extern struct world world;

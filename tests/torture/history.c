@@ -82,8 +82,10 @@ static bool set_number(struct line *line, struct word key, struct word value)
     const struct {
         const char *key;
         int64_t *to;
-    } instants[] = {
-        {"at_ns", &line->at_ns}, {"deadline_ns", &line->deadline_ns}, {"pid", &line->pid}};
+    } instants[] = {{"at_ns", &line->at_ns},
+                    {"until_ns", &line->until_ns},
+                    {"deadline_ns", &line->deadline_ns},
+                    {"pid", &line->pid}};
     const struct {
         const char *key;
         uint64_t *to;

@@ -7,6 +7,7 @@
  *   {"event":"killed","at_ns":…,"pid":…}     that process was killed (SIGKILL), and is gone
  *   {"event":"process","at_ns":…,"pid":…}    at the beginning of a file: that process writes it, and nobody else. Only who
  *                                            is killed may leave half a line
+ *   {"event":"stopped","at_ns":…,"until_ns":…,"pid":…}   that process does nothing in between
  *   {"event":"left","text":"…"}              found in the server afterwards
  *   {"event":"held","at_ns":…,"name":…,"token":…}   mortise_state() told the holder at that instant, or later, that its
  *                                            lease is not LOST
@@ -30,7 +31,7 @@ struct line {
     const char *file;
     unsigned long number;
     struct word event, name, owner, client, grant, status, text, mode;
-    int64_t at_ns, deadline_ns, pid;
+    int64_t at_ns, until_ns, deadline_ns, pid;
     uint64_t lease, caller, token, value, count, permits;
 };
 

@@ -216,15 +216,20 @@ static void renewed(struct client *client, const struct line *line)
                   (unsigned long long)line->lease);
     if (line->deadline_ns == 0)
         return; /* it has passed since; what was known of it before stands */
-    if (line->deadline_ns < hold->deadline_ns)
+    if (line->deadline_ns < hold->deadline_ns) {
         WRONG(line, "lease %llu: a renewal that shortens it", (unsigned long long)line->lease);
-    else if (hold->end_ns == NEVER && line->at_ns >= hold->deadline_ns &&
-             line->at_ns < line->deadline_ns)
-        violation(OUTLIVED, line->file, line->number, "lease %llu: renewed %.3f ms after its end",
-                  (unsigned long long)line->lease,
-                  (double)(line->at_ns - hold->deadline_ns) / 1000000);
-    else
-        hold->deadline_ns = line->deadline_ns;
+        return;
+    }
+    struct late late = {.pid = client->pid,
+                        .deadline_ns = hold->deadline_ns,
+                        .at_ns = line->at_ns,
+                        .lease = line->lease,
+                        .file = line->file,
+                        .line = line->number};
+    if (hold->end_ns == NEVER && line->at_ns >= hold->deadline_ns &&
+        line->at_ns < line->deadline_ns)
+        utarray_push_back(world.late, &late);
+    hold->deadline_ns = line->deadline_ns;
 }
 
 static void suspect(struct client *client, const struct line *line)
@@ -281,6 +286,12 @@ static void killed(const struct line *line)
 {
     struct killed one = {line->pid, line->at_ns};
     utarray_push_back(world.killed, &one);
+}
+
+static void stopped(const struct line *line)
+{
+    struct stop one = {line->pid, line->at_ns, line->until_ns};
+    utarray_push_back(world.stops, &one);
 }
 
 /* Who writes the file, where it is no client's. */
@@ -361,7 +372,7 @@ void story_line(const struct line *line)
         {"killed", NULL, killed},     {"left", NULL, left},
         {"read", NULL, counter_read}, {"write", NULL, counter_write},
         {"held", NULL, held},         {"downgraded", downgraded, NULL},
-        {"process", NULL, process},
+        {"process", NULL, process},   {"stopped", NULL, stopped},
     };
     world.events++;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
@@ -386,12 +397,16 @@ void story_begin(void)
     static const UT_icd killed = {sizeof(struct killed), NULL, NULL, NULL};
     static const UT_icd torn = {sizeof(struct torn), NULL, NULL, NULL};
     static const UT_icd process = {sizeof(struct process), NULL, NULL, NULL};
+    static const UT_icd stop = {sizeof(struct stop), NULL, NULL, NULL};
+    static const UT_icd late = {sizeof(struct late), NULL, NULL, NULL};
     utarray_new(world.holds, &hold);
     utarray_new(world.told, &told);
     utarray_new(world.waits, &wait);
     utarray_new(world.killed, &killed);
     utarray_new(world.torn, &torn);
     utarray_new(world.processes, &process);
+    utarray_new(world.stops, &stop);
+    utarray_new(world.late, &late);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */

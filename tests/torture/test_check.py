@@ -32,6 +32,14 @@ class Clean(Case):
         client.release(1021, lease, "LOST")
         self.check(client.close())
 
+    def test_renewed_after_a_stop(self):
+        """The process stood still when the deadline passed; the renewal had been executed before."""
+        client = Client(pid=85)
+        lease = client.grant(10, 1)
+        client.renew(1500.5, lease, deadline=1900)
+        client.release(1600, lease)
+        self.check(client.close(), run({"event": "stopped", "at_ns": 900 * MS, "until_ns": 1500 * MS, "pid": 85}))
+
     def test_stopped_holder(self):
         """Its deadline ends what it holds, whatever it writes when it goes on."""
         one, other = Client(), Client()
@@ -251,6 +259,17 @@ class Planted(Case):
         one.lose(1200, lease)
         one.release(1201, lease, "LOST")
         self.check(one.close(), other.close(), told(1010, 5), outlived=1)
+
+    def test_renewed_after_its_end(self):
+        """Nobody stopped it; or that was over before, or another one was stopped; or it looked again later."""
+        for pid, begin, end in ((87, 900, 1500), (86, 100, 900), (86, 1100, 1500), (86, 900, 1400)):
+            with self.subTest(pid=pid, begin=begin):
+                client = Client(pid=86)
+                lease = client.grant(10, 1)
+                client.renew(1500.5, lease, deadline=1900)
+                client.release(1600, lease)
+                stopped = {"event": "stopped", "at_ns": begin * MS, "until_ns": end * MS, "pid": pid}
+                self.check(client.close(), run(stopped), outlived=1)
 
     def test_outlived_its_loss(self):
         client = Client()
