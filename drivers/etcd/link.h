@@ -213,7 +213,7 @@ static inline bool link_is_up(const struct link *link)
 void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same: the servers refuse us. */
 void link_refuse(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Like link_break(), for a function that sends: the link is not UP from then on, but its users learn that from link_flush(). */
+/* Like link_break(), but may be called while a request is sent: the link is no longer UP, and link_flush() tells its users. */
 void link_break_later(struct link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */

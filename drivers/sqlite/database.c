@@ -244,8 +244,8 @@ static void leave_files(struct driver *driver, int moved)
     database_close(driver);
 }
 
-/* Who has had the write lock of the old index once may go: whoever gets it later sees in database_begin() that the index was
- * replaced. False: another one has it. */
+/* A client may leave once it has had the write lock of the old index: any client that gets that lock later sees in
+ * database_begin() that the index was replaced. False: another client has the lock. */
 static bool leave_index(struct driver *driver)
 {
     if (fault_is_busy(database_run(driver, TEXT_BEGIN)))

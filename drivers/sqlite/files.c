@@ -47,7 +47,7 @@ static bool is_other(const struct file *opened, const struct file *now)
     return now->inode != 0 && !same(opened, now);
 }
 
-/* If the list of descriptors cannot be had, it is taken for open. */
+/* Returns true also if the descriptors of the process cannot be listed. */
 bool files_index_is_open(const struct file *files)
 {
     bool open = files[FILE_INDEX].inode == 0; /* there is none that one could have instead */

@@ -81,7 +81,7 @@ yes "it says so" until_true holds "$DIR/err" '^mortise: the process that held th
 yes "the keeper has released the lock" is_free "${N}f"
 
 what "kill -9 of the wrapper after the lock was lost, with --on-loss warn: the command has time for its TERM"
-# A machine that stands still for 0.4 s after TERM takes that time away: three rounds.
+# The command has 0.4 s after TERM. A machine may stand still for longer, so there are three rounds.
 ends_in_time() {
     rm -f "$DIR/cleaned"
     family --ttl 500ms --on-loss warn "trap 'sleep 0.1; echo >$DIR/cleaned; exit' TERM; while :; do sleep 1; done"

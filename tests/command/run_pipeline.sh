@@ -51,7 +51,7 @@ sees "is ended by it as a whole" '^(\^C)?\[130\]'
 no "its next round did not begin" shows '^after'
 same "once only" 1 "$(pane | grep -c '^begun')"
 
-what "a second ^C, for a command that has caught the first one and then has the terminal"
+what "a second ^C, when the command has caught the first one and was given the terminal"
 cat >"$DIR/asks" <<END
 trap 'caught=yes' INT
 echo \$\$ >$DIR/asks.pid
@@ -116,7 +116,7 @@ line "2"
 sees "and gets what is typed" '^got 2'
 no "nothing was stopped" shows 'Stopped'
 
-what "a signal as for a read of another one of the group, for a wrapper that waits for its lock"
+what "a wrapper waits for its lock, and gets the signal for a read by another process of its group"
 hold "${N}w"
 fresh
 line "\$m run ${N}w -- echo got the l''ock"

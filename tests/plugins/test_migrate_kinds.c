@@ -73,6 +73,16 @@ static void test_phase(const char *phase)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* The next renewal of "a" on that side. */
+static void refuse_ttl(const sim_api *side)
+{
+    side->script(&(sim_rule){.kinds = OP(RENEW),
+                             .name = "a",
+                             .times = 1,
+                             .fate = SIM_REFUSE,
+                             .status = MORTISE_INVALID});
+}
+
 /* A side takes no such ttl. If the other one has extended the lease, nobody can say that nothing was asked for. */
 static void test_extend_on_one_side(void)
 {
@@ -80,31 +90,18 @@ static void test_extend_on_one_side(void)
     other->reset();
     migrate_open(&rig, "both", "");
     mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.no_renew = true));
-    other->script(&(sim_rule){.kinds = OP(RENEW),
-                              .name = "a",
-                              .times = 1,
-                              .fate = SIM_REFUSE,
-                              .status = MORTISE_INVALID});
+    refuse_ttl(other);
     CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INDETERMINATE);
     settle();
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD); /* the next renewal has succeeded */
     /* neither side takes it */
-    for (int side = 0; side < 2; side++)
-        (side == 0 ? sim : other)
-            ->script(&(sim_rule){.kinds = OP(RENEW),
-                                 .name = "a",
-                                 .times = 1,
-                                 .fate = SIM_REFUSE,
-                                 .status = MORTISE_INVALID});
+    refuse_ttl(sim);
+    refuse_ttl(other);
     CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INVALID);
     /* another failure says more, though INVALID comes after it */
     SCRIPT(.kinds = OP(RENEW), .name = "a", .times = 1, .fate = SIM_REFUSE,
            .status = MORTISE_UNREACHABLE);
-    other->script(&(sim_rule){.kinds = OP(RENEW),
-                              .name = "a",
-                              .times = 1,
-                              .fate = SIM_REFUSE,
-                              .status = MORTISE_INVALID});
+    refuse_ttl(other);
     CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_UNREACHABLE);
     settle();
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
@@ -135,11 +132,7 @@ static void test_short_extend_on_one_side(void)
     other->reset();
     migrate_open(&rig, "both", "");
     mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.ttl_ms = 6000, .no_renew = true));
-    other->script(&(sim_rule){.kinds = OP(RENEW),
-                              .name = "a",
-                              .times = 1,
-                              .fate = SIM_REFUSE,
-                              .status = MORTISE_INVALID});
+    refuse_ttl(other);
     CU_ASSERT_EQUAL(mortise_extend(lease, 120000, &error), MORTISE_INDETERMINATE);
     advance_ms(1000);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);

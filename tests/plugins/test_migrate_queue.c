@@ -133,8 +133,8 @@ static void many_given_back(void)
     settle();
 }
 
-/* Granted from the queue after more than a ttl and a minute, and not renewed yet. */
-static void test_granted_late(void)
+/* For more than a ttl and a minute, in the queue of "n". */
+static void wait_for_long(void)
 {
     other->reset();
     sim->reset();
@@ -142,6 +142,12 @@ static void test_granted_late(void)
     sim->seize("n", MORTISE_NEVER);
     want(&rig, &first, "n", FOREVER);
     advance_ms(130000);
+}
+
+/* Granted from the queue after that, and not renewed yet. */
+static void test_granted_late(void)
+{
+    wait_for_long();
     CU_ASSERT(sim->give_back("n"));
     settle();
     CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
@@ -159,12 +165,7 @@ static void test_granted_late(void)
  * not say that nothing is left there. */
 static void test_given_up_late(void)
 {
-    other->reset();
-    sim->reset();
-    migrate_open(&rig, "old", "[sim]\nqueue = yes\n");
-    sim->seize("n", MORTISE_NEVER);
-    want(&rig, &first, "n", FOREVER);
-    advance_ms(130000);
+    wait_for_long();
     int away = SCRIPT(.kinds = OP(RELEASE), .name = "n", .fate = SIM_REFUSE,
                       .status = MORTISE_UNREACHABLE);
     CU_ASSERT(sim->give_back("n"));

@@ -61,7 +61,7 @@ static void check_left(int claims)
 }
 
 /* A process that is killed before it tells a waiter leaves it to look by itself, after ten seconds at most. If none was
- * killed, a waiter that is told by nobody must be found: so the limit is below that. */
+ * killed, the replay must find a waiter that nobody tells: so the limit is below ten seconds. */
 static int64_t patience_ms(void)
 {
     for (int p = 1; p <= run_world.plan.processes; p++)

@@ -8,7 +8,7 @@
  *              nobody is in the list of waiters, because the caller that set it may only look from time to time. A client that dies
  *              leaves a bar of BAR_US.
  *   open       for OPEN_US after a downgrade no bar is set, or a writer that happens to look first would shut out the readers that
- *              the downgrade is to let in, for as long as the downgraded claim lasts. Not every reader can be told.
+ *              the downgrade is to let in, for as long as the downgraded claim lasts. Some drivers cannot notify readers.
  *   kept       with permits, a freed place is kept for the first waiters as a released row is (`reserve`), or callers that
  *              never wait would win against each woken one.
  *
