@@ -122,7 +122,8 @@ typedef struct mortise_lease mortise_lease;   /* an opaque handle: mortise_acqui
  * The call parses the config, loads and opens the modules, and checks `require`. An unreachable server is no
  * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts
  * bound it.
- * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE. */
+ * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE, NOTSUP (`witness = required` cannot work
+ * here). */
 MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
                                         mortise_error *error);
 
@@ -197,7 +198,8 @@ typedef enum mortise_mode {
 /* How to acquire. Fill it by MORTISE_OPTIONS(). */
 typedef struct mortise_options {
     size_t size;       /* sizeof(mortise_options), set by the macro, so that fields can be added later */
-    int64_t wait_ms;   /* 0: try once (BUSY). MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
+    int64_t wait_ms;   /* 0: try once: BUSY if it is held; the answer itself may take as long as `unreachable_timeout`.
+                        * MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
                         * wait (TIMEDOUT), up to MORTISE_WAIT_MAX_MS */
     int64_t ttl_ms;    /* how long a crashed holder blocks others (`etcd`: a quarter longer, in whole seconds; `zookeeper`: its
                         * session); 0: the config's `ttl`. MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS */
@@ -249,7 +251,8 @@ typedef struct mortise_options {
  *    when the wait ended (of a try, or after a failure; else that is TIMEDOUT), or arrived after the claim had ended. Also if
  *    it is unknown whether a request was sent.
  * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
- * BACKEND: the backend refused the request. NOTSUP, INVALID, CLOSED, FORKED.
+ * BACKEND: the backend refused the request. CONFIG: the server, or what is stored there, does not fit the config.
+ * NOTSUP, INVALID, CLOSED, FORKED.
  * A failed acquire leaves nothing behind in the backend: if a request may still have an effect there, the library
  * undoes it in the background. The call is not a cancellation point, and signals do not interrupt it. */
 MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *name,
@@ -266,7 +269,7 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
  *    it is unknown whether the request was sent. The library repeats the release in the background until it is sure;
  *    the ttl bounds this. Also if the repeat found another holder, which may have acquired before or after our release.
  * UNREACHABLE: the backend was unusable and has not executed the release. The library repeats it in the background too.
- * BACKEND: the backend refused the release. The claim ends with its ttl.
+ * BACKEND, CONFIG: the backend refused the release. The claim ends with its ttl.
  * INVALID: not a lease, or released before (mortise_close() also releases). CLOSED, FORKED.
  * NULL is allowed: the call returns OK and does nothing. A release never fails because memory is short. */
 MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *error);
@@ -315,9 +318,9 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
 #define MORTISE_MANY_MAX 256 /* names in one mortise_acquire_many() */
 
 /* Acquires n names (1 to MORTISE_MANY_MAX), all or none, with the same options. leases: room for n; leases[i] is that of
- * names[i]; on failure all are NULL. wait_ms is the limit for all names together. Callers that want some of the same names do
- * not block each other for ever, because each waits for a name only while it holds names that are smaller (byte by byte);
- * so acquire names that belong together in one call, not one call after the other.
+ * names[i]; on failure all are NULL (if n is out of range, nothing is written). wait_ms is the limit for all names together.
+ * Callers that want some of the same names do not block each other for ever, because each waits for a name only while it holds
+ * names that are smaller (byte by byte); so acquire names that belong together in one call, not one call after the other.
  * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names: it may
  * be nearly over when the call returns OK. Look at mortise_remaining_ms().
  * on_state is called for a lease only once the call has all of them: possibly just before it returns, with SUSPECT if the lease

@@ -655,7 +655,7 @@ public:
     {
         return acquire_for_ms(name, MORTISE_WAIT_FOREVER, how);
     }
-    /* Does not wait: returns BUSY. */
+    /* Does not wait for a holder: returns BUSY. The backend's answer may take as long as `unreachable_timeout`. */
     result<lease> try_acquire(std::string_view name, const options &how = {}) const
     {
         return acquire_for_ms(name, 0, how);

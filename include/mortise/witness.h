@@ -15,7 +15,7 @@
  *   ---------|---------------------------------------------------------------|------------------------------------------------
  *   FREE     | the backend holds nothing                                     | nothing
  *   WRITING  | the fields are being written, for a request that has not left | nothing
- *   ASKED    | a request may have been executed, or may be executed yet      | releases again and again, until the ttl is over
+ *   ASKED    | a request may have been executed, or may be executed yet      | releases again and again, until the ttl is over***
  *   HELD     | granted, and no request can be executed that acquires it      | releases until it has one answer
  *
  *   event (core/lock/claim.h has the states of a claim)              | FREE     WRITING  ASKED    HELD
@@ -32,6 +32,7 @@
  *
  *   *: only if nothing of the former id can be in the backend.
  *   **: in a way that repeating it would not change. What is left in the backend ends with its ttl.
+ *   ***: or the witness has closed its own client of that configuration (docs/crash.md says when).
  *
  * The holes, step by step. The process dies
  *   - in WRITING: no request of the new id has left, and nothing of the former one is in the backend. The sequence number
