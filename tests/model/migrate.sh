@@ -4,6 +4,7 @@
 # with more clients as time permits.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd)
+. "$here/searched.sh"
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-model.XXXXXX")
 trap 'rm -rf -- "$folder"' EXIT
 for tool in spin cc; do
@@ -12,6 +13,10 @@ for tool in spin cc; do
     [ "${MORTISE_REQUIRE_ALL:-}" = 1 ] && exit 1
     exit 77
 done
+sum=$(searched_sum "$here/migrate.pml" "$here/migrate.sh")
+if was_searched migrate.pml "$sum"; then
+    exit 0
+fi
 cd "$folder"
 
 # What is searched in every run is so small that a compiler that optimises takes longer than it saves.
@@ -85,6 +90,7 @@ pair='-DOLDS=1 -DBOTHS=0 -DNEWS=1' lone='-DOLDS=1 -DBOTHS=0 -DNEWS=0'
     fails 'a model in which the last steps are never taken' $pair -DOPERATORS=1 -DSTEPS=1 -DTELL_LAST
     fails 'without DEADLINE' $pair -DOPERATORS=1 -DSTEPS=1 -DBREAK_DEADLINE
     fails 'without VERSION' $lone -DOPERATORS=2 -DSTEPS=1 -DBREAK_VERSION
+    now_searched migrate.pml "$sum"
     [ "${MORTISE_NIGHTLY:-}" = 1 ] || exit 0
     for part in ORDER AGAIN LAPSES WAIT; do
         fails "without $part" $pair -DOPERATORS=1 -DSTEPS=1 -DBREAK_$part

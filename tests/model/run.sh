@@ -7,10 +7,11 @@
 #
 # WHEN is quick or nightly; the nightly ones run only with MORTISE_NIGHTLY=1 in the environment. NAME: only that one, at
 # any time. OPTIONS are for spin and the compiler; with -DLIVENESS the search looks for cycles. An incomplete search
-# (memory, depth, time) is a failure. A trail shows each step in the words of the model.
+# (memory, depth, time) is a failure. A trail shows each step in the words of the model. By day, what was searched before is
+# left out: searched.sh.
 set -eu
 [ $# -ge 1 ] && [ -r "$1" ] || {
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit 64
 }
 for tool in spin gcc; do
@@ -19,8 +20,14 @@ for tool in spin gcc; do
         exit 77
     }
 done
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+. "$here/searched.sh"
 model=$(CDPATH='' cd -- "$(dirname -- "$1")" && pwd -P)/$(basename -- "$1")
 only=${2:-quick}
+sum=$(searched_sum "$model" "$here/run.sh")
+if [ "$only" = quick ] && was_searched "$(basename -- "$model")" "$sum"; then
+    exit 0
+fi
 if [ "$only" = nightly ] && [ "${MORTISE_NIGHTLY:-0}" != 1 ]; then
     echo "left for the nightly run (MORTISE_NIGHTLY=1)"
     exit 0
@@ -119,6 +126,9 @@ while read -r kind when name options; do
     "$kind" $options
     ran=$((ran + 1))
 done <./plan
-[ "$ran" -gt 0 ] || echo "nothing to check" >&2
-[ "$ran" -gt 0 ] && exit "$failed"
-exit 1
+[ "$ran" -gt 0 ] || {
+    echo "nothing to check" >&2
+    exit 1
+}
+[ "$only" != quick ] || [ "$failed" -ne 0 ] || now_searched "$(basename -- "$model")" "$sum"
+exit "$failed"
