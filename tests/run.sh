@@ -3,13 +3,14 @@
 # needs, builds, and runs every test. docs/testing.md describes the families of tests and how to read a failure.
 #
 #   --fast       only the most useful tests, for after an edit: at most about three minutes after the build
-#   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer
+#   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer; what goes the same
+#                way plain and under AddressSanitizer runs only under that
 #   --nightly    all of that with the tests that take minutes, and longer runs of the others (MORTISE_NIGHTLY=1): hours.
 #                Prints the faults that the torture caused; fewer than a thousand is a failure
 #   CTEST-OPTION is passed on to ctest, for example -R '^redis' or -L unit
 #
 # Builds in build-test*/. A test that fails runs once more, alone, unless its failure shows a defect (tests/again.py).
-# MORTISE_TEST_JOBS: how many tests that wait run at once (six for each processor; a test that computes counts as five).
+# MORTISE_TEST_JOBS: how many tests that wait run at once (six for each processor; a test that computes counts as three).
 # With MORTISE_REQUIRE_ALL=1 in the environment, a test that cannot run here is a failure, not a skip.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -17,7 +18,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/cmake/build.sh"
 
 usage() {
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -142,8 +143,12 @@ if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [ -x 
 fi
 
 jobs=${MORTISE_TEST_JOBS:-$((6 * $(getconf _NPROCESSORS_ONLN)))}
+plain_tier=$tier
+if [ "$sanitize" = yes ] && [ "$tier" = '-LE ^nightly$' ]; then
+    plain_tier='-LE ^(nightly|sanitized)$' # the latter run under AddressSanitizer: cmake/MortiseTest.cmake
+fi
 # shellcheck disable=SC2086 # words
-run_suite plain debug "$root/build-test" ctest $tier "$@"
+run_suite plain debug "$root/build-test" ctest $plain_tier "$@"
 if [ "$sanitize" = yes ]; then
     end_build_ahead
     if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # two seeds of a torture, not five: sanitizers find what is wrong in each of them
