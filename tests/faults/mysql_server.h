@@ -10,6 +10,7 @@
 #include <CUnit/Basic.h>
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +85,10 @@ struct wanted {
 static bool answers(void *argument)
 {
     const struct wanted *wanted = argument;
-    return strcmp(ask(wanted->sql), wanted->answer) == 0;
+    if (strcmp(ask(wanted->sql), wanted->answer) == 0)
+        return true;
+    poll(NULL, 0, 50); /* each question starts a program */
+    return false;
 }
 
 static bool soon(const char *sql, const char *answer)

@@ -124,7 +124,8 @@ curator() {
     classes=$folder:$(ls "$jars"/curator-*.jar "$jars"/zookeeper*.jar "$jars"/netty-*.jar \
         "$jars"/slf4j-api.jar "$jars"/slf4j-nop.jar "$jars"/guava.jar "$jars"/failureaccess.jar \
         "$jars"/metrics-core.jar "$jars"/snappy-java.jar 2>/dev/null | tr '\n' ':')
-    timeout 200 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$2" "$1"
+    [ -f "$folder/Adder.class" ] || javac -J-XX:TieredStopAtLevel=1 -cp "$classes" -d "$folder" "$here/Adder.java" || return
+    timeout 200 java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$classes" Adder "$address" "$counter" "$2" "$1"
 }
 
 # visit_ours STYLE N: in a room with two places, whose visitors have a file in it; and alone in it, each fifth time
