@@ -16,6 +16,7 @@ SESSION_PERIOD_S = 4 / 3
 # A spell of several pings: Mortise beats at distances of its own there, 1.03 s, so 9 come in the time of 7 pings.
 SESSION_PERIODS = 7
 SESSION_BEGINS_S = 0.02  # of each waiter, until it is in the queue
+LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
 
 
 class Cost(Case):
@@ -65,6 +66,8 @@ class Wait(Cost):
         if self.context.backend == "zookeeper":
             time.sleep(SESSION_BEGINS_S * self.count)
             seconds = self.session_periods_s(seconds)
+        if self.context.backend == "etcd" and seconds > 1:
+            seconds = LEASE_PERIODS_S
         found = self.watch(seconds, waiter)
         self.close()
         return found

@@ -171,18 +171,21 @@ def comparable(case, cases, name):
     ]
 
 
-def rival_ratios(case, cases):
-    """Of a driver's main figure, to the best rival in each round; "among": which rivals there were."""
-    name = main_figure(case)
-    rivals = comparable(case, cases, name)
-    if case["kind"] != "driver" or not rivals:
-        return {}
-    compared = ratio(case["figures"][name]["rounds"], best_of_rounds(rivals, name))
+def beside_rivals(case, rivals, name):
+    """The ratio of a driver's figure to the best of these in each round; "among": who they were. None if no round has both."""
+    compared = ratio(case["figures"][name]["rounds"], best_of_rounds(rivals, name)) if rivals else None
     if compared is None:
-        return {}
+        return None
     best = max if KNOWN[name][1] == "more" else min
     to = best(rivals, key=lambda rival: rival["figures"][name]["median"])["label"]
-    return {name: {**compared, "to": to, "among": sorted(rival["label"] for rival in rivals)}}
+    return {**compared, "to": to, "among": sorted(rival["label"] for rival in rivals)}
+
+
+def rival_ratios(case, cases):
+    """Of a driver's main figure, to the best rival in each round."""
+    name = main_figure(case)
+    compared = beside_rivals(case, comparable(case, cases, name), name) if case["kind"] == "driver" else None
+    return {name: compared} if compared else {}
 
 
 def add_ratios(cases):

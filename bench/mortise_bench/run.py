@@ -70,13 +70,16 @@ class Context:
     ttl_ms: int = 5000  # of what is held for long: no more than subjects.url_of() allows
     label: str = "mortise"
 
-    def subjects(self, strict=False):
-        """strict: also the order between processes, hand-over for hand-over."""
+    def subjects(self, strict=False, tokenless=False):
+        """strict: also the order between processes, hand-over for hand-over. tokenless: also without tokens, where a rival has none."""
         url = self.url or subjects.url_of(self.backend, self.ports, self.folder)
         found = [subjects.mortise(url, label=self.label)]
         if strict and (not self.url or "://" in url):
             label = f"{self.label}, handover_max = 0"
             found.append(subjects.mortise(subjects.with_setting(url, "handover_max=0"), "mortise_strict", label))
+        if tokenless and not self.url and self.backend == "redis":
+            label = f"{self.label}, fencing = off"
+            found.append(subjects.mortise(subjects.with_setting(url, "fencing=off"), targets.TOKENLESS, label, frozenset({"turns", "threads"})))
         if self.backend in subjects.KINDS and (self.ports or self.backend == "sqlite"):
             found += subjects.floors(self.backend, self.ports, self.folder)
             if self.with_rivals:

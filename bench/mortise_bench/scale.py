@@ -57,8 +57,18 @@ class Scale(Cost):
         return 1e6 * seconds / self.count
 
     def less_renewing(self, spent_s, found):
-        """What was there already was renewed meanwhile, half of all on average: the longer it takes, the more often."""
-        return max(0, spent_s - self.set_up_s / 2 * found["client_cpu"] / 1e3)
+        """What was there already was renewed meanwhile."""
+        return max(0, spent_s - self.were_there_s() * found["client_cpu"] / 1e3)
+
+    def were_there_s(self):
+        """How long it would take with all of them there: the smaller sizes tell how long there were how many."""
+        size, each_s = self, 0
+        while size is not None:
+            before = size.before
+            count, until_s = (before.count, before.set_up_s) if before is not None and before.set_up_s is not None else (0, 0)
+            each_s += max(0, size.set_up_s - until_s) * (size.count + count) / 2
+            size = before if count else None
+        return each_s / self.count
 
     def check_time(self):
         """Raises if it would take too long, to judge by the size before."""
@@ -173,10 +183,11 @@ def slope(few, many):
 
 
 def is_steep(at, points):
-    """Whether it grows faster than linearly from this point to the next one that is far enough."""
+    """Whether it grows faster than linearly from this point to each of those that are far enough: if only the next one is too high,
+    its spell was a bad one."""
     few = points[at]
-    many = next((point for point in points[at + 1 :] if point[0] >= STEP * few[0]), few)
-    return many[1] / few[1] > SCATTER * many[0] / few[0]
+    far = [point for point in points[at + 1 :] if point[0] >= STEP * few[0]]
+    return bool(far) and all(many[1] / few[1] > SCATTER * many[0] / few[0] for many in far)
 
 
 def curve_of(cases, name):

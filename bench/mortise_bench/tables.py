@@ -4,7 +4,7 @@ import html
 
 from .figures import KNOWN
 from .subjects import JAVA_S, V8_S
-from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, ordered, strict
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, ordered, strict, tokenless
 
 BACKENDS = {
     "sqlite": "SQLite",
@@ -122,7 +122,7 @@ def summary_rows(result):
         is_told = case["workload"] == "contend" or (case["workload"] == "cycle" and case["shape"] == "1 caller")
         if case["kind"] != "driver" or not is_told or "rate" not in case["figures"]:
             continue
-        order = ", handover_max = 0" if strict(case) else ""
+        order = ", handover_max = 0" if strict(case) else ", fencing = off" if tokenless(case) else ""
         yield (
             f"{case['target'] or case['backend']}, {case['place']}",
             f"{case['workload']}, {case['shape']}{order}{', strict order' if ordered(case) else ''}",

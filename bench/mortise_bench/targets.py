@@ -3,7 +3,7 @@ rounds, and shown with their spread. If the bound lies where the true median may
 decided". The worst case decides shares, waits, order and exclusion. A row is {"backend", "place", "what", "bound", "found",
 "verdict", "met"}; met is true or false for MET and MISSED, and None for the other two."""
 
-from .figures import KNOWN, MAIN, comparable, group_of, main_figure, sure
+from .figures import KNOWN, MAIN, beside_rivals, comparable, group_of, main_figure, sure
 
 MET, MISSED, NOT_DECIDED, NOT_JUDGED = "met", "missed", "not decided", "not judged"
 
@@ -13,10 +13,17 @@ STRICT_RATE_ELSE = 1.5
 SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
 WITNESS_MS = 30  # from a kill to the next grant
+# The fastest rival gives no token. The driver without tokens is held to its rate; with tokens to its own floor's, whose scripts make
+# them too. The tables show the driver with tokens beside that rival as well.
+TOKENLESS, TOKENLESS_RIVALS, OF_FLOOR = "mortise_tokenless", ("redis_plus_plus",), 0.95
 
 
 def strict(case):
     return case["subject"].endswith("strict")
+
+
+def tokenless(case):
+    return case["subject"] == TOKENLESS
 
 
 def ordered(case):
@@ -101,7 +108,7 @@ def alone(cases):
 
 def beside(case, name, rivals):
     """(verdict, what there is to say of a shape in which the driver is not surely before all of them)."""
-    more, found = KNOWN[name][1] == "more", case["of_rival"].get(name)
+    more, found = KNOWN[name][1] == "more", beside_rivals(case, rivals, name)
     if found is None:  # the best rival has nothing of it: no ratio
         behind = not more and case["figures"][name]["most"] > 0
         words = f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none"
@@ -110,19 +117,41 @@ def beside(case, name, rivals):
     return verdict, "" if verdict == MET else f"{case['shape']}: {spread(found)} × {found['to']}'s"
 
 
-def first_in(cases):
+def held_to(case, cases, name):
+    """The rivals whose figures a driver has to reach."""
+    rivals = comparable(case, cases, name)
+    if not any(tokenless(other) and other["shape"] == case["shape"] for other in cases):
+        return rivals
+    return [rival for rival in rivals if (rival["subject"] in TOKENLESS_RIVALS) == tokenless(case)]
+
+
+def first_in(cases, accepts):
     """The verdicts and words of all shapes in which there are rivals."""
     found = []
     for case in cases:
         name = main_figure(case)
-        rivals = comparable(case, cases, name)
-        if case["kind"] == "driver" and not strict(case) and rivals:
+        rivals = held_to(case, cases, name)
+        if case["kind"] == "driver" and accepts(case) and rivals:
             found.append(beside(case, name, rivals))
     return found
 
 
+def of_floor(case):
+    """With tokens, one caller: beside the floor, which makes them too."""
+    found = case["ratios"].get("rate")
+    if found is None:
+        return []
+    verdict = held(found["rounds"], OF_FLOOR, True)
+    return [row(case, f"cycle, {case['shape']}", f"at least {OF_FLOOR:g} × the floor's rate", spread(found), verdict)]
+
+
 def worst(verdicts):
     return next((verdict for verdict in (MISSED, NOT_DECIDED) if verdict in verdicts), MET)
+
+
+def shapes_row(case, what, bound, seen):
+    late = "; ".join(words for _, words in seen if words)
+    return row(case, what, bound, late or "in all", worst([verdict for verdict, _ in seen]))
 
 
 def of_group(cases, rivaled):
@@ -139,13 +168,20 @@ def of_group(cases, rivaled):
             yield freed(case)
     cases = [case for case in cases if not witnessed(case)]
     drivers = [case for case in drivers if not witnessed(case)]
-    seen = first_in(cases)
-    late = "; ".join(words for _, words in seen if words)
+    seen = first_in(cases, lambda case: not strict(case) and not tokenless(case))
+    without = first_in(cases, tokenless)
     words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}.get(MAIN[workload])
+    others = "each other rival" if without else "each rival"
     if seen:
-        verdict = worst([verdict for verdict, _ in seen])
-        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", late or "in all", verdict)
-    elif rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say
+        yield shapes_row(drivers[0], workload, f"{words} than {others}, in all shapes", seen)
+    if without:
+        yield shapes_row(drivers[0], f"{workload}, fencing = off", "at least the rate of redis-plus-plus, in all shapes", without)
+        for case in drivers:
+            if case["shape"] == "1 caller" and not tokenless(case):
+                yield from of_floor(case)
+    if seen or without:
+        return
+    if rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say
         yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", NOT_JUDGED)
 
 

@@ -244,7 +244,7 @@ class Batches(Case):
 
 def cycle(context):
     cases = []
-    for subject in context.subjects():
+    for subject in context.subjects(tokenless=True):
         if "turns" in subject.can:
             cases.append(Turns("cycle", "1 caller", subject, context))
         if "loop" in subject.can:

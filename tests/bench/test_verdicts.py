@@ -43,6 +43,18 @@ class Curves(unittest.TestCase):
         self.assertTrue(self.grown("requests", {1000: 100, 2000: 280, 20000: 2900})[1]["met"])
         self.assertFalse(self.grown("requests", {1000: 100, 3000: 700})[1]["met"])
 
+    def test_one_bad_spell_is_no_bend(self):
+        self.assertTrue(self.grown("requests", {100: 20, 300: 380, 1000: 220, 3000: 660})[1]["met"])
+        self.assertFalse(self.grown("requests", {100: 20, 300: 380, 1000: 2200, 3000: 6600})[1]["met"])
+
+    def test_renewals_while_it_is_set_up(self):
+        """As long as there are 10 for 1 s and then up to 30 for 2 s more, it is as if all 30 were there for 1.5 s."""
+        few, many = (scale.Scale.__new__(scale.Scale) for _ in range(2))
+        few.before, few.count, few.set_up_s = None, 10, 1
+        many.before, many.count, many.set_up_s = few, 30, 3
+        self.assertEqual(few.were_there_s(), 0.5)
+        self.assertEqual(many.were_there_s(), (1 * 5 + 2 * 20) / 30)
+
     def test_times_of_the_clock_are_told(self):
         found, row = self.grown("to_grant", {1000: 1, 10000: 100})
         self.assertEqual((found["bends"], row["met"]), (1000, True))
@@ -141,6 +153,18 @@ class Targets(unittest.TestCase):
         self.assertIsNone(told["at least 10 × the best rival's rate"])
         self.assertIsNone(told["more than each rival, in all shapes"])
         self.assertNotIn(None, [row["met"] for row in self.rows(one)])
+
+    def test_a_rival_without_tokens_is_beside_the_driver_without_them(self):
+        cases = [
+            case("mortise", "driver", [90, 90, 90]), case("mortise_tokenless", "driver", [130, 130, 130]), case("floor", "floor", [100] * 3),
+            case("redis_plus_plus", "rival", [120, 120, 120]), case("other", "rival", [80, 80, 80]),
+        ]  # fmt: skip
+        told = {row["bound"]: row["met"] for row in self.rows(*cases)}
+        self.assertEqual(told, {"more than each other rival, in all shapes": True, "at least the rate of redis-plus-plus, in all shapes": True,
+                                "at least 0.95 × the floor's rate": False})  # fmt: skip
+        self.assertEqual(cases[0]["of_rival"]["rate"]["to"], "<redis_plus_plus>")
+        told = {row["bound"]: row["met"] for row in self.rows(cases[0], *cases[2:])}
+        self.assertEqual(told, {"more than each rival, in all shapes": False})
 
     def test_a_program_that_is_started_is_no_measure_of_a_rate(self):
         cases = [contended("mortise", "driver", [100, 200, 300]), contended("flock", "rival", [90, 90, 90])]
