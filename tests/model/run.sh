@@ -7,8 +7,8 @@
 #
 # WHEN is quick or nightly; the nightly ones run only with MORTISE_NIGHTLY=1 in the environment. NAME: only that one, at
 # any time. OPTIONS are for spin and the compiler; with -DLIVENESS the search looks for cycles. An incomplete search
-# (memory, depth, time) is a failure. A trail shows each step in the words of the model. By day, what was searched before is
-# left out: searched.sh.
+# (memory, depth, time) is a failure. A trail shows each step in the words of the model. What was searched before is left
+# out: searched.sh.
 set -eu
 [ $# -ge 1 ] && [ -r "$1" ] || {
     sed -n '2,11s/^# \{0,1\}//p' "$0"
@@ -24,12 +24,13 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 . "$here/searched.sh"
 model=$(CDPATH='' cd -- "$(dirname -- "$1")" && pwd -P)/$(basename -- "$1")
 only=${2:-quick}
-sum=$(searched_sum "$model" "$here/run.sh")
-if [ "$only" = quick ] && was_searched "$(basename -- "$model")" "$sum"; then
-    exit 0
-fi
 if [ "$only" = nightly ] && [ "${MORTISE_NIGHTLY:-0}" != 1 ]; then
     echo "left for the nightly run (MORTISE_NIGHTLY=1)"
+    exit 0
+fi
+what="$(basename -- "$model") $only"
+sum=$(searched_sum "$only" "$model")
+if was_searched "$what" "$sum"; then
     exit 0
 fi
 memory_mib=${MORTISE_MODEL_MEMORY_MIB:-7000}
@@ -130,5 +131,7 @@ done <./plan
     echo "nothing to check" >&2
     exit 1
 }
-[ "$only" != quick ] || [ "$failed" -ne 0 ] || now_searched "$(basename -- "$model")" "$sum"
+case $only in
+quick | nightly) [ "$failed" -ne 0 ] || now_searched "$what" "$sum" ;;
+esac
 exit "$failed"
