@@ -341,6 +341,20 @@ bool config_has_section(const struct config *config, const char *section)
     return config_find_section(config, section) != NULL;
 }
 
+/* A URL with a password may stand where a section is to be named, also out of a variable: then only its scheme is shown. */
+mortise_status config_no_section(const struct config *config, const char *section,
+                                 mortise_error *error)
+{
+    int shown = (int)strcspn(section, ":/?@");
+
+    if (strpbrk(section, "/?@") == NULL)
+        return config_failed(config, 0, NULL, error, "there is no section [%s]", section);
+    return config_failed(config, 0, NULL, error,
+                         "there is no section [%.*s:...]; if that is a URL, give it to "
+                         "mortise_open(), or its parts in a section of their own",
+                         shown, section);
+}
+
 /* R11: who may write the file decides what code this process runs. */
 static mortise_status check_owner(const struct config *config, mortise_error *error)
 {

@@ -43,6 +43,9 @@ mortise_status config_unknown_module(const struct config *config, const char *se
                                      mortise_error *error);
 /* Whether a file has it, be it empty. A URL and the built-in defaults have no sections. */
 bool config_has_section(const struct config *config, const char *section);
+/* CONFIG: there is no section of that name, which may be a URL with a password. */
+mortise_status config_no_section(const struct config *config, const char *section,
+                                 mortise_error *error);
 /* Whether the config is a URL: its parts are then the values of the section config_driver() names. */
 bool config_is_url(const struct config *config);
 

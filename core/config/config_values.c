@@ -4,7 +4,7 @@
  * and $$ for a dollar; any other '$' stands for itself. In a URL nothing is replaced. Beside a secret KEY
  * stands KEY_file, an absolute path: the value is the first line of that file, which not everybody may
  * write. A secret's value is in no message; of a value that came from the environment, a message shows the
- * ${NAME}.
+ * ${NAME}. (The name of a module or a section is shown as it was looked for; see config_no_section().)
  *
  * The rows of a file are read here, the parts of a URL in config_url.c. Knows no module: schemas are
  * handed in. */

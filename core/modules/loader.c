@@ -301,12 +301,14 @@ static mortise_status find_library(const struct opening *o, struct library *libr
     size_t length = strcspn(o->asked, ":");
 
     if (o->asked[length] == ':' && !config_has_section(config, o->asked))
-        return failed(o->error, MORTISE_CONFIG, "%s: there is no section [%s]",
-                      config_source(config), o->asked);
+        return config_no_section(config, o->asked, o->error); /* before it is shown as it is */
+    mortise_status status = check_above(o, o->asked);
+    if (status != MORTISE_OK)
+        return status;
     char *name = strndup(o->asked, length);
     if (name == NULL)
         return out_of_memory(o->error);
-    mortise_status status =
+    status =
         library_load(config, o->above == NULL ? NULL : o->above->section, name, library, o->error);
     free(name);
     return status;
@@ -323,9 +325,7 @@ mortise_status loader_open(struct loader *loader, const char *section, struct in
     struct library library;
 
     *instance = NULL;
-    mortise_status status = check_above(&o, section);
-    if (status == MORTISE_OK)
-        status = find_library(&o, &library);
+    mortise_status status = find_library(&o, &library);
     if (status != MORTISE_OK)
         return status;
     status = check_kind(&o, &library);

@@ -64,6 +64,31 @@ static void test_instances(void)
     open_bad("sink:/x", "sink:c", 0, MORTISE_CONFIG, "sink:/x: there is no section [sink:c]");
 }
 
+/* A URL may stand where a section is to be named, or come from a variable: its password is not shown. */
+static void test_url_as_section(void)
+{
+    static const char *const drivers[] = {"sink://u:SECRET@h", "${SINK_URL}", "sink:/p?x=SECRET"};
+    static const char wanted[] =
+        "mortise.conf: there is no section [sink:...]; if that is a URL, give it to "
+        "mortise_open(), or its parts in a section of their own";
+    char text[256];
+
+    setenv("SINK_URL", "sink://:SECRET@h", 1);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(text, sizeof(text), "driver = %s\n[layer]\nbelow = %s\n", drivers[i], drivers[i]);
+        put_config(text);
+        struct config *config = load_good(FILE_NAME);
+        open_bad(FILE_NAME, config_driver(config), 0, MORTISE_CONFIG, wanted);
+        open_bad(FILE_NAME, "layer", 0, MORTISE_CONFIG, wanted);
+        config_free(config);
+    }
+    unsetenv("SINK_URL");
+    put_config("");
+    open_bad(FILE_NAME, "//u:SECRET@h", 0, MORTISE_CONFIG,
+             "mortise.conf: there is no section [:...]; if that is a URL, give it to "
+             "mortise_open(), or its parts in a section of their own");
+}
+
 /* A link to a module's file is another name of it: it reads the section of its own. */
 static void test_alias(void)
 {
@@ -222,6 +247,13 @@ static void test_cycles(void)
     put_config(text);
     open_bad(FILE_NAME, "layer:1", 0, MORTISE_CONFIG,
              "mortise.conf: [layer:9] would be more than 8 modules deep");
+    snprintf(text + used, sizeof(text) - used, "[layer:9]\nbelow = sink://u:SECRET@h\n");
+    put_config(text);
+    open_bad(FILE_NAME, "layer:2", 0, MORTISE_CONFIG,
+             "mortise.conf: there is no section [sink:...]; if that is a URL, give it to "
+             "mortise_open(), or its parts in a section of their own");
+    snprintf(text + used, sizeof(text) - used, "[layer:9]\nbelow = sink\n");
+    put_config(text);
     bench_load(&bench, FILE_NAME);
     open_good(&bench, "layer:3"); /* seven layers and the sink are eight */
     bench_close(&bench);
@@ -270,6 +302,7 @@ int main(void)
     CU_TestInfo tests[] = {{"a module", test_open},
                            {"without a section", test_defaults},
                            {"two instances", test_instances},
+                           {"a URL as a section", test_url_as_section},
                            {"another name", test_alias},
                            {"bad values", test_bad_values},
                            {"open fails", test_open_fails},
