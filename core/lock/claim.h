@@ -22,7 +22,7 @@
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
  * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
  *     refused request that took a part of the claim back. The waitlist goes on with another claim.
- * (3) At the deadline. ENDING with its lease, if a renewal may have moved the claim in the backend meanwhile.
+ * (3) At the deadline. ENDING with its lease, if a renewal may have moved the claim in the backend at any time (`moved`).
  * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim.
  * (5) If the answer is sure; else the release is repeated. LOST instead, while the lease has not been released.
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
@@ -117,6 +117,7 @@ struct claim {
     bool extends;          /* the renewal that is out extends the claim; else it only looks */
     bool answers_doubt;    /* the renewal that is out was sent because of a doubt */
     uint16_t failures;     /* of renewals, in a row */
+    bool moved;            /* one of them may have been executed, so the backend may keep the claim beyond its deadline */
     enum downgrade downgrade;
     struct release_wait *downgrader; /* NULL: nobody waits for it */
     uint32_t first_ttl_ms; /* of the acquire; extensions may make ttl_ms larger */

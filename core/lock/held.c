@@ -186,10 +186,11 @@ static void tell_lost_locked(struct claim *claim)
     claim_extend_over_locked(claim, MORTISE_LOST);
 }
 
-/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone. */
+/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone: also one
+ * that failed long ago, because a later answer that the claim stands does not say until when. */
 static void lost_locked(struct claim *claim, bool gone)
 {
-    bool unsure = !gone && (claim->failures > 0 || claim->ask_out);
+    bool unsure = !gone && (claim->moved || claim->ask_out);
     bool leased = claim->leased;
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
     guests_lost_locked(claim);
@@ -280,7 +281,7 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
     bool stands = claim->extends ? claim_extend_deadline(claim, believed_until(claim, op))
                                  : claim_deadline(claim, clock_now()) != DEADLINE_PASSED;
     if (!stands) {
-        claim->failures++; /* the backend extended the claim, but the lease is over */
+        claim->moved = true; /* in the backend, but the lease is over */
         lost_locked(claim, false);
         return;
     }
@@ -320,6 +321,7 @@ static void renewal_failed_locked(struct claim *claim, const mortise_op *op, boo
         return;
     }
     claim->locks->stats.renewal_failures++;
+    claim->moved = true; /* for all that is known */
     if (claim->failures < UINT16_MAX)
         claim->failures++;
     suspect_locked(claim, op->status);

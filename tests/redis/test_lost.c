@@ -264,6 +264,30 @@ static void cut_renewals(void *argument)
     end(way);
 }
 
+/* ---- extend ---------------------------------------------------------------------------------------------------- */
+
+/* The server keeps the lock for long, the client does not know, and hears after the reconnection only that it has it: when the
+ * lease ends, so does the lock. */
+static void test_extension(void)
+{
+    struct way way = {.variant = &variants[0], .direction = "down"};
+    mortise_lease *lease = NULL;
+    if (!begin(&way, "extend", NULL))
+        return;
+    EXPECT(OK, mortise_acquire(way.client, way.name,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 3000, .no_renew = true),
+                               &lease, &detail));
+    EXPECT(OK, mortise_extend(lease, 0, &detail)); /* the script is known */
+    struct cut cut = {&way, arm(&way, 1)};
+    CHECK(not_reached(mortise_extend(lease, LONG_MS, &detail)));
+    CHECK(test_poll(is_cut, &cut, TEST_PATIENCE_MS));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(wait_holds(&server, way.name, 0));
+    end(&way);
+}
+
 /* ---- slow ---------------------------------------------------------------------------------------------------------- */
 
 /* Each way takes 60 ms: no lease lasts longer here than in the server (R1). */
@@ -354,6 +378,7 @@ static const CU_TestInfo tests[] = {
     {"release_nowait, cut at each byte of the reply", test_late_release_replies},
     {"release of a lock that is gone, cut behind the answer", test_roles},
     {"renew, cut at each byte of the request and of the reply", test_renewals},
+    {"a lost extension keeps no lock", test_extension},
     {"no lease outlives its claim on a slow network", test_slow},
     CU_TEST_INFO_NULL,
 };

@@ -151,6 +151,45 @@ static void test_reply_lost(void)
     finish(MORTISE_LOST);
 }
 
+static int lose_an_extension(void)
+{
+    start();
+    int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_LOSE_REPLY,
+                      .status = MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(mortise_extend(lease, LONG_MS, &error), MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    return rule;
+}
+
+static void expect_nothing_kept(void)
+{
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), TTL_MS - MARGIN_MS);
+    advance_ms(TTL_MS - MARGIN_MS);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+    finish(MORTISE_LOST);
+}
+
+/* Later answers say that the claim stands, but not that the backend does not keep it for longer: that to a look, */
+static void test_reply_lost_then_look(void)
+{
+    int rule = lose_an_extension();
+    claims_doubt(&rig.client->locks, "a", 1);
+    settle();
+    CU_ASSERT_EQUAL(sim->hits(rule), 1);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
+    expect_nothing_kept();
+}
+
+/* and that to a shorter extension. */
+static void test_reply_lost_then_less(void)
+{
+    lose_an_extension();
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, &error), MORTISE_OK);
+    expect_nothing_kept();
+}
+
 /* A look is out that a doubt asked for: the extension follows it. */
 static void test_behind_a_doubt(void)
 {
@@ -316,6 +355,8 @@ int main(void)
         {"refused", test_refused},
         {"a ttl that the driver does not take", test_too_long},
         {"a lost reply", test_reply_lost},
+        {"a lost reply, and a look", test_reply_lost_then_look},
+        {"a lost reply, and a shorter extension", test_reply_lost_then_less},
         {"behind a doubt", test_behind_a_doubt},
         {"two callers", test_two_callers},
         {"the ttl of the acquire", test_first_ttl},
