@@ -110,7 +110,7 @@ struct claim {
     struct holder_room *room;
 
     /* HELD */
-    uint32_t span_ms;      /* how long the claim is good for at a time: the ttl, or less */
+    uint32_t span_ms;      /* how long the claim is good for from the last answer on: the ttl, or less */
     bool renew;            /* until hold_until_ns */
     bool ends;             /* with its ttl, though it is renewed until then */
     bool doubted;          /* the backend is to be asked, after the renewal that is out */

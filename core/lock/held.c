@@ -46,12 +46,15 @@ bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns)
     return before != DEADLINE_PASSED;
 }
 
-/* Until when an answer lets this process believe (R1). Sets the span. */
+/* Until when an answer lets this process believe (R1). Sets the span: a short extension does not take from what is left, and
+ * requests have no less time for their answers after it. */
 static int64_t believed_until(struct claim *claim, const mortise_op *op)
 {
-    int64_t good_for_ms = op->good_for_ms;
-    claim->span_ms = (uint32_t)earlier(good_for_ms, claim->ttl_ms);
-    return clock_after_ms(op->from_ns, good_for_ms) - drift_margin_ns(claim->span_ms);
+    int64_t deadline = atomic_load(&claim->deadline_ns);
+    int64_t left_ms = deadline == DEADLINE_PASSED ? 0 : (deadline - op->from_ns) / NS_PER_MS;
+    int64_t span_ms = op->good_for_ms > left_ms ? op->good_for_ms : left_ms;
+    claim->span_ms = (uint32_t)earlier(span_ms, claim->ttl_ms);
+    return clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(op->good_for_ms);
 }
 
 /* ---- when to look at it again ---- */

@@ -297,11 +297,12 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
 /* For a lease with no_renew: asks the backend to let it last for ttl_ms from now on (0: the ttl of the acquire;
  * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS), and waits for the answer. It never makes a lease shorter.
  * OK: the deadline has moved. LOST: as mortise_release().
- * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout` or in a sixth of the last ttl; INDETERMINATE also if `migrate`,
- *    phase both, has extended it on one side, and the other takes no such ttl. You hold the lease until its deadline as
- *    before, but the backend may keep the name for you for longer, and the lease is SUSPECT until the backend answers that you
- *    hold it: to a call, to the library's next renewal, if it has any, or when the library looks after a broken connection. You
- *    may call again. If the lease is lost at its deadline, the library releases what the backend may still keep.
+ * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`, or in a sixth of the time that the lease had left when it
+ *    was last acquired or extended; INDETERMINATE also if `migrate`, phase both, has extended it on one side, and the other takes
+ *    no such ttl. You hold the lease until its deadline as before, but the backend may keep the name for you for longer, and the
+ *    lease is SUSPECT until the backend answers that you hold it: to a call, to the library's next renewal, if it has any, or when
+ *    the library looks after a broken connection. You may call again. If the lease is lost at its deadline, the library releases
+ *    what the backend may still keep.
  * BACKEND: the backend refused; the deadline is as before. INVALID: not a lease; a lease that the library renews; a ttl that
  *    the driver does not take (`max_ttl` of redlock); or another thread extends or releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);

@@ -258,6 +258,26 @@ static void test_two_callers(void)
     test_behind_an_extension(MORTISE_BACKEND);
 }
 
+/* On a slow network. What the claim lasts for bounds how long an answer may take, and not what was asked for last. */
+static void test_after_a_short_one(void)
+{
+    struct release_wait wait;
+    start();
+    CU_ASSERT_EQUAL(mortise_extend(lease, LONG_MS, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_extend(lease, MORTISE_TTL_MIN_MS, &error), MORTISE_OK);
+    SCRIPT(.kinds = OP(RENEW), .request_ns = 20 * MS);
+    claims_doubt(&rig.client->locks, "a", 1);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 3);
+    CU_ASSERT_EQUAL(states.count, 0);
+    extend_locked(&wait, LONG_MS);
+    advance_ms(20);
+    CU_ASSERT(sleeper_done(&wait.sleeper));
+    CU_ASSERT_EQUAL(wait.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), LONG_MS - LONG_MARGIN_MS - 20);
+    finish(MORTISE_OK);
+}
+
 /* 0 is the ttl of the acquire, also after a longer extension. */
 static void test_first_ttl(void)
 {
@@ -359,6 +379,7 @@ int main(void)
         {"a lost reply, and a shorter extension", test_reply_lost_then_less},
         {"behind a doubt", test_behind_a_doubt},
         {"two callers", test_two_callers},
+        {"after a short one", test_after_a_short_one},
         {"the ttl of the acquire", test_first_ttl},
         {"a session", test_session},
         {"silence", test_silence},
