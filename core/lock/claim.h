@@ -122,7 +122,7 @@ struct claim {
     struct release_wait *downgrader; /* NULL: nobody waits for it */
     uint32_t first_ttl_ms; /* of the acquire; extensions may make ttl_ms larger */
     int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
-    uint32_t unextended_ms; /* ttl_ms before that call */
+    uint32_t unextended_ms; /* ttl_ms without that call */
     bool extending;        /* the renewal that is out asks for it */
     struct release_wait *extender; /* NULL: nobody waits for it */
     uint32_t handovers;    /* and joins, up to handover_max */

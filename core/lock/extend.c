@@ -16,12 +16,15 @@ static void tell_locked(struct claim *claim, mortise_status status, const mortis
     claim_tell_locked(claim, &claim->extender, status, detail);
 }
 
-/* The answer to the request that was sent. A caller whose request is still wanted waits for another one. */
-static void answer_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
+/* The answer to the request that was sent. A caller whose request is still wanted waits for another one; if that is refused,
+ * the claim lasts for as long as this one asked for, or may do so. */
+static void answer_locked(struct claim *claim, const mortise_op *op, mortise_status status)
 {
     claim->extending = false;
+    if (status != MORTISE_INVALID && op->ttl_ms > claim->unextended_ms)
+        claim->unextended_ms = (uint32_t)op->ttl_ms;
     if (claim->extend_ms == 0)
-        tell_locked(claim, status, detail);
+        tell_locked(claim, status, op->error);
 }
 
 void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait)
@@ -58,7 +61,7 @@ void claim_extended_locked(struct claim *claim, const mortise_op *op)
         if (until_ns > claim->hold_until_ns)
             claim->hold_until_ns = until_ns;
     }
-    answer_locked(claim, MORTISE_OK, NULL);
+    answer_locked(claim, op, MORTISE_OK);
 }
 
 bool claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
@@ -69,7 +72,7 @@ bool claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
     bool invalid = op->status == MORTISE_INVALID;
     if (invalid && claim->extend_ms == 0)
         claim->ttl_ms = claim->unextended_ms;
-    answer_locked(claim, canceled ? MORTISE_INDETERMINATE : op->status, op->error);
+    answer_locked(claim, op, canceled ? MORTISE_INDETERMINATE : op->status);
     return invalid;
 }
 

@@ -228,14 +228,14 @@ static void extend_locked(struct release_wait *wait, int64_t ttl_ms)
     locks_unlock(locks, START_NOW);
 }
 
-/* A caller stopped waiting, and its request is still out: the answer is not that to the next caller. */
-static void test_behind_an_extension(mortise_status first)
+/* A caller stopped waiting, and its request is still out. */
+static void leave_an_extension(int64_t ttl_ms, sim_fate fate, mortise_status status)
 {
-    struct release_wait gone, wait;
+    struct release_wait gone;
     start();
-    int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .request_ns = 10 * MS,
-                      .fate = first == MORTISE_OK ? SIM_PASS : SIM_REFUSE, .status = first);
-    extend_locked(&gone, TTL_MS);
+    int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .request_ns = 10 * MS, .fate = fate,
+                      .status = status);
+    extend_locked(&gone, ttl_ms);
     settle();
     CU_ASSERT_EQUAL(sim->hits(rule), 1);
     struct locks *locks = &rig.client->locks;
@@ -243,6 +243,13 @@ static void test_behind_an_extension(mortise_status first)
     claim_extend_detach_locked(slab_find(&claim_slab, lease));
     locks_unlock(locks, START_NOW);
     CU_ASSERT_EQUAL(gone.status, MORTISE_INDETERMINATE);
+}
+
+/* The answer is not that to the next caller. */
+static void test_behind_an_extension(sim_fate fate, mortise_status first)
+{
+    struct release_wait wait;
+    leave_an_extension(TTL_MS, fate, first);
     extend_locked(&wait, LONG_MS);
     advance_ms(10);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
@@ -254,8 +261,32 @@ static void test_behind_an_extension(mortise_status first)
 
 static void test_two_callers(void)
 {
-    test_behind_an_extension(MORTISE_OK);
-    test_behind_an_extension(MORTISE_BACKEND);
+    test_behind_an_extension(SIM_PASS, MORTISE_OK);
+    test_behind_an_extension(SIM_REFUSE, MORTISE_BACKEND);
+}
+
+/* The driver does not take what the next caller asks for. The claim lasts as if only the first had asked, if that was executed:
+ * its release may take that long. */
+static void test_refused_behind(sim_fate fate, mortise_status first, uint32_t ttl_ms)
+{
+    struct release_wait wait;
+    leave_an_extension(LONG_MS, fate, first);
+    SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_INVALID);
+    extend_locked(&wait, 2 * LONG_MS);
+    advance_ms(10);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
+    CU_ASSERT(sleeper_done(&wait.sleeper));
+    CU_ASSERT_EQUAL(wait.status, MORTISE_INVALID);
+    const struct claim *claim = slab_find(&claim_slab, lease);
+    CU_ASSERT_EQUAL(claim->ttl_ms, ttl_ms);
+    finish(MORTISE_OK);
+}
+
+static void test_too_long_behind(void)
+{
+    test_refused_behind(SIM_PASS, MORTISE_OK, LONG_MS);
+    test_refused_behind(SIM_LOSE_REPLY, MORTISE_INDETERMINATE, LONG_MS);
+    test_refused_behind(SIM_REFUSE, MORTISE_INVALID, TTL_MS);
 }
 
 /* On a slow network. What the claim lasts for bounds how long an answer may take, and not what was asked for last. */
@@ -379,6 +410,7 @@ int main(void)
         {"a lost reply, and a shorter extension", test_reply_lost_then_less},
         {"behind a doubt", test_behind_a_doubt},
         {"two callers", test_two_callers},
+        {"a ttl that the driver does not take, behind another", test_too_long_behind},
         {"after a short one", test_after_a_short_one},
         {"the ttl of the acquire", test_first_ttl},
         {"a session", test_session},
