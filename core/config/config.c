@@ -96,6 +96,8 @@ static void mask_secrets(char *path)
 {
     char *query = strchr(path, '?'), *at = strrchr(path, '@'), *slashes = strstr(path, "//");
     char *colon = at == NULL ? NULL : strchr(slashes != NULL && slashes < at ? slashes : path, ':');
+    if (colon != NULL && query != NULL && colon < query && query < at)
+        query = colon; /* one of the password, or the '@' is one of the query */
     if (query != NULL && query[1] != '\0')
         snprintf(query + 1, strlen(query), "%s", "..."); /* cut to what was there */
     at = strrchr(path, '@');

@@ -114,6 +114,10 @@ static void test_mistyped_url(void)
              "./u:@h: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("redis//:SECRET@h?x=y",
              "redis//:@h?...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("redis//u:SE?CRET@h",
+             "redis//u:...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("redis//h:1?password=SEC@RET",
+             "redis//h:...: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("redis//h?password=SECRET@x",
              "redis//h?...: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("./no:such",
