@@ -159,7 +159,10 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
                             mortise_error *error)
 {
     bool calls_back = waiter->async || waiter->on_state != NULL;
-    if (!watchdog_ready(&client->locks) || (calls_back && !events_ready(&client->events)))
+    if (!watchdog_ready(&client->locks))
+        return failed(error, MORTISE_NOMEM,
+                      "the watchdog could not be started: no thread or no descriptor is left");
+    if (calls_back && !events_ready(&client->events))
         return failed(error, MORTISE_NOMEM, "a thread could not be started");
     return MORTISE_OK;
 }

@@ -165,10 +165,12 @@ static struct rlimit let_nothing_open(void)
 static void test_no_watchdog(void)
 {
     mortise_lease *lease = NULL;
+    mortise_error error = {.message = ""};
     rig_open_real(&rig, "");
     struct rlimit before = let_nothing_open();
-    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_NOMEM);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, &error), MORTISE_NOMEM);
     setrlimit(RLIMIT_NOFILE, &before);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no descriptor is left"));
     CU_ASSERT_EQUAL(sim->claims(), 0);
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
