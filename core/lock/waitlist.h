@@ -17,7 +17,7 @@
  * ASKING, the first caller behind the head that has an owner asks from time to time, in a waitlist of its own. If it is BUSY, it
  * has learned whose the name is for all of them.
  *
- * If the head leaves, its claim serves the next caller that wants the same (owner, ttl, mode): the place in the backend's
+ * If the head leaves, its claim serves the next caller that wants the same (owner, ttl, mode, permits): the place in the backend's
  * queue belongs to the process. A list without callers ends. */
 #ifndef MORTISE_CORE_LOCK_WAITLIST_H
 #define MORTISE_CORE_LOCK_WAITLIST_H

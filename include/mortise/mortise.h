@@ -310,7 +310,7 @@ MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, 
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
  * wait for a shared lease get it, but for those that wait behind an exclusive caller. The lease keeps its token and its
  * deadline. There is no upgrade, because two shared holders that both want to upgrade would wait for each other forever.
- * OK: it is shared (also if it was already). LOST: as mortise_release().
+ * OK: it is shared, without permits (or it was shared already, and is as it was). LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`. You still hold the lease; the library repeats the
  *    request with the renewals, so use it as a shared lease from now on.
  * BACKEND: the backend refused; the lease is exclusive as before. NOTSUP: the driver is not `shared`.
