@@ -4,7 +4,7 @@
  * THE STATES OF A CLIENT.
  *
  *   state   event                                                   what follows                                     next
- *   ALONE   the greeting says "redis_mode:cluster" (cluster=auto)   nothing is sent on that connection               FOUND
+ *   ALONE   INFO says that it is a node of one (cluster = auto)     nothing is sent on that connection               FOUND
  *   ALONE   cluster = yes: the first op comes                       the map is wanted                                ROUTED
  *   FOUND   the end of the turn                                     its ops, seats and watches wait for the map      ROUTED
  *   ROUTED  a map was read, or a slot has moved                     what waits goes to its slot's node               ROUTED

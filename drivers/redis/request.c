@@ -322,6 +322,8 @@ static const char *advice_of(const struct link_fault *fault)
         {LINK_ERROR_NOAUTH, "WRONGPASS", " Check username and password"},
         {LINK_ERROR_NOPERM, "'eval", "; where scripts are forbidden, set atomicity = watch"},
         {LINK_ERROR_NOPERM, "", "; give this right to the user (docs/redis.md lists all)"},
+        {LINK_ERROR_MOVED, "", "; for a cluster set cluster = yes"},
+        {LINK_ERROR_ASK, "", "; for a cluster set cluster = yes"},
         {LINK_ERROR_OTHER, "DB index", "; the server has fewer databases: set database"},
         {LINK_ERROR_OTHER, "without any password",
          " The server has no password: remove it from the configuration"},

@@ -202,12 +202,49 @@ static void test_old(void)
     fake_end(&master);
 }
 
+/* Valkey from 8.0 on has another name for what says that a server is a node: as the only server, and as one of a list. */
+static void test_valkey(void)
+{
+    static const char valkey[] = "$44\r\nredis_version:7.2.4\r\nserver_mode:cluster\r\n\r\n\r\n";
+    static char map[100];
+    struct fake master;
+    char url[100];
+    mortise_client *client = NULL;
+    if (!CHECK(fake_start(&master)))
+        return;
+    fake_answer(&master, ":2\r\n", 0, NULL);
+    put_map(map, master.port);
+    fake_map(&seed, map);
+    fake_map(&master, map);
+    fake_inform(&seed, valkey);
+    fake_inform(&master, valkey);
+    for (int i = 0; i < 2; i++) {
+        int length = snprintf(url, sizeof url, "redis://127.0.0.1:%d", seed.port);
+        if (i == 1)
+            snprintf(url + length, sizeof url - (size_t)length, ",127.0.0.1:%d", master.port);
+        snprintf(doing, sizeof doing, "%s", url);
+        if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+            continue;
+        mortise_lease *lease = NULL;
+        if (EXPECT(OK, mortise_acquire(client, "valkey",
+                                       MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS), &lease,
+                                       &detail)))
+            give(lease);
+        close_client(client);
+    }
+    for (size_t i = 0; i < sizeof seed.asked / sizeof *seed.asked; i++)
+        CHECK(atomic_load(&seed.asked[i]) == 0);
+    fake_inform(&seed, NULL);
+    fake_end(&master);
+}
+
 static const CU_TestInfo tests[] = {
     {"ninety masters, one after the other", test_generations},
     {"more masters than a client remembers", test_strangers},
     {"what a node refuses", test_refusals},
     {"masters without a port", test_portless},
     {"nodes before Redis 7.0", test_old},
+    {"nodes of Valkey", test_valkey},
     CU_TEST_INFO_NULL,
 };
 

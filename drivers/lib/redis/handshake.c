@@ -238,6 +238,8 @@ static void take(struct link *link, enum step which, redisReply *reply)
         link_info(reply, "run_id:", link->run_id, sizeof(link->run_id));
         link_info(reply, "redis_version:", link->version, sizeof(link->version));
         link_info(reply, "redis_mode:", mode, sizeof(mode));
+        if (mode[0] == '\0') /* Valkey from 8.0 on */
+            link_info(reply, "server_mode:", mode, sizeof(mode));
         link->clustered = strcmp(mode, "cluster") == 0;
         link->uptime_s = link_info_number(reply, "uptime_in_seconds:");
     } else if (which == STEP_ROLE)
