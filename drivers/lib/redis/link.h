@@ -243,6 +243,7 @@ struct link {
     const char *refusal; /* it is beyond the bounds: which; or NULL */
     void *tls_context;   /* an SSL_CTX, or NULL: made by the next attempt with TLS */
     void *tls;           /* an SSL, or NULL */
+    const char *tls_reason; /* of the first call that failed, as OpenSSL says it; or NULL */
     bool tls_pending;    /* TLS has something to write still */
     bool reading;        /* replies are being told: if it breaks now, that is done afterwards: */
     bool breaks;

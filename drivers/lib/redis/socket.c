@@ -134,14 +134,22 @@ static SSL *new_tls(struct link *link)
     return ssl;
 }
 
-/* Runs a function that may write through TLS, and keeps SIGPIPE from the application. */
-static int without_sigpipe(int (*run)(redisContext *context, void *argument), redisContext *context,
-                           void *argument)
+/* Runs a function that reads or writes through TLS, and keeps SIGPIPE and errors from the application. OpenSSL has one queue of
+ * errors for all that a thread does: with an old one in it, of another connection or of the application, hiredis takes "there is
+ * nothing to read yet" for a broken connection; and so would the application, with one of ours. Keeps errno. */
+static int run_tls(struct link *link, int (*run)(redisContext *context, void *argument),
+                   void *argument)
 {
     struct sigpipe before;
+    ERR_clear_error();
     sigpipe_block(&before);
-    int result = run(context, argument);
+    int result = run(link->context, argument);
     sigpipe_restore(&before);
+    int problem = errno;
+    if (result != REDIS_OK && link->tls_reason == NULL)
+        link->tls_reason = ERR_reason_error_string(ERR_peek_last_error());
+    ERR_clear_error();
+    errno = problem;
     return result;
 }
 
@@ -169,7 +177,8 @@ static bool wrap_tls(struct link *link, struct link_fault *fault)
     link->tls = ssl;
     if (ssl == NULL)
         ERR_error_string_n(ERR_get_error(), reason, sizeof(reason));
-    else if (without_sigpipe(begin_tls, link->context, ssl) == REDIS_OK)
+    ERR_clear_error(); /* also what the system's certificates left */
+    if (ssl != NULL && run_tls(link, begin_tls, ssl) == REDIS_OK)
         return true;
     link_fault_set(fault, MORTISE_BACKEND, ssl != NULL, 0, "%s: TLS: %s", link->endpoint.text,
                    ssl == NULL ? reason : link->context->errstr);
@@ -187,7 +196,7 @@ static ssize_t write_tls(struct link *link)
     if (length > 0 &&
         redisAppendFormattedCommand(link->context, out->data + out->done, length) != REDIS_OK)
         return -1;
-    if (without_sigpipe(flush_tls, link->context, &done) != REDIS_OK)
+    if (run_tls(link, flush_tls, &done) != REDIS_OK)
         return -1;
     link->tls_pending = !done;
     return (ssize_t)length;
@@ -201,13 +210,14 @@ const char *link_tls_reason(const struct link *link)
     long verdict = SSL_get_verify_result(link->tls);
     if (verdict != X509_V_OK)
         return X509_verify_cert_error_string(verdict);
-    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-    return reason != NULL ? reason : SSL_is_init_finished(link->tls) ? NULL : failed;
+    if (link->tls_reason != NULL)
+        return link->tls_reason;
+    return SSL_is_init_finished(link->tls) ? NULL : failed;
 }
 
 static int read_more(struct link *link)
 {
-    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL) : read_plain(link);
+    return link->settings->tls ? run_tls(link, read_tls, NULL) : read_plain(link);
 }
 
 #else
@@ -336,6 +346,7 @@ void link_unwrap(struct link *link)
         close(link->fd);
     link->context = NULL;
     link->tls = NULL; /* freed with the context */
+    link->tls_reason = NULL;
     link->fd = -1;
     link->blocked = link->tls_pending = false;
 }
