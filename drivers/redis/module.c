@@ -118,7 +118,7 @@ static const mortise_option options[OPTION_COUNT] = {
          .default_text = "100ms",
          .minimum = 1,
          .maximum = 3600000,
-         .help = "how often waiters ask with foreign = poll, or if subscribing is refused"},
+         .help = "how often waiters ask with foreign = poll, or if subscribing fails"},
     [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "2s",

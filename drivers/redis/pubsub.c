@@ -7,12 +7,17 @@
  * If subscribing is refused, waiters ask every `retry` instead: all of them, if the driver may not listen to its inbox
  * (then nobody queues), else the waiters of that name. A refusal does not say what it is about, but every request has one
  * answer, in order, so the driver counts them. While a caller waits in this way, the driver subscribes again now and then,
- * because the right may have been granted meanwhile. */
+ * because the right may have been granted meanwhile.
+ *
+ * Likewise if the connection cannot be made, or SUBSCRIBE has no answer, while the locks' connection works: the server has
+ * no room for another client, or something between allows one only. Attempts go on with the link's backoff. An ordinary
+ * reconnection is quicker than VAIN_NS: for that nobody asks more often, and nothing is logged. */
 #include "redis.h"
 
 #include <stdlib.h>
 
 #define AGAIN_NS (2000 * NS_PER_MS)
+#define VAIN_NS (1000 * NS_PER_MS)
 
 struct watched {
     struct channel channel; /* first */
@@ -80,13 +85,25 @@ void pubsub_tell(struct driver *driver, const mortise_op *op)
     link_flush(link);
 }
 
+static uint64_t count_said(struct driver *driver)
+{
+    link_awaits(&driver->news, true);
+    return ++driver->said;
+}
+
+static void count_answer(struct driver *driver)
+{
+    driver->answered++;
+    link_awaits(&driver->news, driver->answered < driver->said);
+}
+
 /* command: of a slot, with an S before it. */
 static void say(struct driver *driver, const char *command, struct watched *watched)
 {
     struct link *link = &driver->news;
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
-    watched->said = ++driver->said;
+    watched->said = count_said(driver);
     watched->ended = false;
     channel_say(link, command + !is_of_slot(driver), &watched->channel);
 }
@@ -129,8 +146,10 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     say(driver, "SUNSUBSCRIBE", watched);
     set_refused(driver, watched, false);
     channel_remove(&driver->watched, &watched->channel);
-    if (driver->watched == NULL && !driver->inbox_wanted)
+    if (driver->watched == NULL && !driver->inbox_wanted) {
         link_unwant(&driver->news); /* it stays open for the next */
+        driver->vain_ns = 0;
+    }
     link_flush(&driver->news);
 }
 
@@ -139,7 +158,7 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
 static void say_inbox(struct driver *driver)
 {
     struct link *link = &driver->news;
-    driver->inbox_said = ++driver->said;
+    driver->inbox_said = count_said(driver);
     link_command(link, 2);
     link_text(link, "SUBSCRIBE");
     link_text(link, driver->inbox);
@@ -179,13 +198,36 @@ static void up(struct link *link, void *owner)
         say(driver, "SSUBSCRIBE", (struct watched *)each);
 }
 
+/* Waiters ask again, and get the shorter hint. Logged once, until a subscription is in force. */
+static void tried_in_vain(struct driver *driver, const struct link_fault *fault)
+{
+    int64_t now = now_of(driver);
+    if (driver->vain_ns == 0)
+        driver->vain_ns = now;
+    if (driver->unheard || now - driver->vain_ns < VAIN_NS)
+        return;
+    driver->unheard = true;
+    driver->host->log(driver->host, 4,
+                      "%s: no connection for subscriptions; waiters look every %lld ms instead",
+                      fault->text, (long long)driver->retry_ms);
+    driver->host->news_all(driver->host);
+    driver->inbox_calls->changed(driver);
+}
+
+static void heard(struct driver *driver)
+{
+    driver->vain_ns = 0;
+    driver->unheard = false;
+}
+
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct driver *driver = owner;
-    (void)fault;
     driver->inbox_ready = false;
     if (driver->watched == NULL && !driver->inbox_wanted)
         link_unwant(link);
+    else if (link->failures > 0 && link_is_up(&driver->link))
+        tried_in_vain(driver, fault);
 }
 
 /* Waiters ask again, and get the shorter hint. */
@@ -220,6 +262,7 @@ static void refused(struct driver *driver, const redisReply *reply)
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
+    heard(driver); /* what is refused is polled for in any case */
     driver->refused_ns = now_of(driver);
     if (driver->answered == driver->inbox_said)
         refuse_inbox(driver);
@@ -244,6 +287,8 @@ static void say_again(struct driver *driver)
 
 bool pubsub_is_refused(struct driver *driver, const mortise_op *op)
 {
+    if (driver->unheard)
+        return true;
     if (!driver->deaf && driver->refusals == 0)
         return false;
     if (link_is_up(&driver->news) && now_of(driver) - driver->refused_ns >= AGAIN_NS)
@@ -289,7 +334,7 @@ static void take_unsubscribed(struct driver *driver, const redisReply *text)
 {
     if (driver->unsaid > 0) {
         driver->unsaid--;
-        driver->answered++;
+        count_answer(driver);
     }
     check_slot(driver, text);
 }
@@ -306,9 +351,12 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct driver *driver = owner;
     enum push kind = push_of(reply);
     (void)link;
-    driver->answered += kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED;
+    if (kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED)
+        count_answer(driver);
     if (kind == PUSH_REFUSED)
         refused(driver, reply);
+    if (kind == PUSH_SUBSCRIBED)
+        heard(driver);
     if (kind == PUSH_UNSUBSCRIBED)
         take_unsubscribed(driver, reply->element[1]);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
@@ -327,6 +375,7 @@ static void push(struct link *link, void *owner, redisReply *reply)
 
 void pubsub_suspect(struct driver *driver, const struct link_fault *fault)
 {
+    driver->vain_ns = 0;
     if (link_is_up(&driver->news))
         link_break(&driver->news, fault);
 }

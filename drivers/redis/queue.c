@@ -90,6 +90,7 @@
  *   No token is left: nobody is given the lock; an acquire says so.
  *   An ACL refuses PUBLISH: nobody seems to listen, so the queue is emptied, and waiters take their turn when they ask.
  *   SUBSCRIBE is refused: nobody sits; waiters ask every `retry` (pubsub.c).
+ *   The inbox's connection cannot be made: those that sit ask every `retry` too, and have a chance whenever nobody else waits.
  *   The queue expires with all its places, twice the longest ttl after the last refresh; if it is evicted it is made anew.
  *   Another server is the primary (a failover), with what it has of the lock and the queue. What it never got, or did not undo,
  *     belongs to another history: a grant that was broken, or released, at the old primary, after which F moved there, may
@@ -174,7 +175,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t at_latest_ms)
 {
     int64_t ms = smaller(op->ttl_ms / 3, at_latest_ms);
-    return driver->foreign_polled ? smaller(ms, retry_ms(driver)) : ms;
+    return driver->foreign_polled || driver->unheard ? smaller(ms, retry_ms(driver)) : ms;
 }
 
 bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,

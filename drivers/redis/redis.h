@@ -63,6 +63,7 @@
  *   The script fails half-way: its last write makes the lock; OOM, READONLY and NOPERM come at its first write.
  *   An ACL refuses PUBLISH: the release succeeds (pcall); waiters sleep until their hint.
  *   SUBSCRIBE is refused: logged once; waiters ask every `retry`, and the driver subscribes again now and then.
+ *   The second connection cannot be made, or SUBSCRIBE is not answered, for a second: likewise, until it is answered.
  *   INFO is refused: after a reconnection it is not known whether the server is the same process: all held locks are renewed.
  *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription is news, so
  *     the waiter tries again then. The same holds when a broken subscription is made anew.
@@ -236,6 +237,8 @@ struct driver {
     uint64_t said, answered; /* requests on this connection */
     uint64_t unsaid;         /* those that end a subscription, and have no answer yet */
     uint64_t inbox_said;     /* which of them it was */
+    int64_t vain_ns;         /* since when all attempts to subscribe fail; 0: they do not */
+    bool unheard;            /* for so long that waiters must ask */
 
     /* failover.c */
     struct primary *primary; /* NULL: there is one server */

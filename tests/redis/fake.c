@@ -38,13 +38,21 @@ static const char *greeting(const struct fake *fake, const redisReply *command)
 }
 
 /* False: it is none. */
-static bool subscribe(int fd, const redisReply *command, bool *sent)
+static bool subscribe(struct fake *fake, int fd, const redisReply *command, bool *sent)
 {
+    static const char *const verbs[] = {"subscribe", "unsubscribe"};
     char answer[600];
-    if (!is_word(command, 0, "SUBSCRIBE") || command->elements != 2)
+    size_t i = 0;
+    while (i < 2 && !is_word(command, 0, verbs[i]))
+        i++;
+    if (i == 2 || command->elements != 2)
         return false;
-    int length = snprintf(answer, sizeof answer, "*3\r\n$9\r\nsubscribe\r\n$%zu\r\n%s\r\n:1\r\n",
-                          (size_t)command->element[1]->len, command->element[1]->str);
+    atomic_fetch_add(&fake->subscribed, i == 0);
+    if (atomic_load(&fake->mute))
+        return true;
+    int length = snprintf(answer, sizeof answer, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n:1\r\n",
+                          strlen(verbs[i]), verbs[i], (size_t)command->element[1]->len,
+                          command->element[1]->str);
     *sent = send(fd, answer, (size_t)length, MSG_NOSIGNAL) >= 0;
     return true;
 }
@@ -97,7 +105,7 @@ static bool serve(struct fake *fake, int fd, redisReader *reader)
         bool sent = true, script = is_script(command);
         if (script)
             note_script(fake, command);
-        if (!subscribe(fd, command, &sent) && !(script && atomic_load(&fake->silent))) {
+        if (!subscribe(fake, fd, command, &sent) && !(script && atomic_load(&fake->silent))) {
             const char *answer = answer_to(fake, command);
             sent = send(fd, answer, strlen(answer), MSG_NOSIGNAL) >= 0;
         }

@@ -71,6 +71,7 @@ static void close_connection(struct link *link)
     link->out.length = link->out.done = 0;
     link->out.failed = false;
     link->breaks = link->demoted = link->rejected = false;
+    link->awaited_ns = 0;
 }
 
 static int64_t backoff_ns(struct link *link)
@@ -385,13 +386,21 @@ void link_look(struct link *link)
 
 /* ---- the pump ---------------------------------------------------------------------------------------- */
 
+void link_awaits(struct link *link, bool answers)
+{
+    if (!answers)
+        link->awaited_ns = 0;
+    else if (link->awaited_ns == 0)
+        link->awaited_ns = now_of(link);
+}
+
 /* No answer by then: the connection is broken. */
 static int64_t call_due_ns(const struct link *link)
 {
-    if (link->first == NULL)
+    int64_t sent_ns = link->first != NULL ? link->first->sent_ns : link->awaited_ns;
+    if (sent_ns == 0)
         return MORTISE_NEVER;
-    int64_t since =
-        link->first->sent_ns > link->progress_ns ? link->first->sent_ns : link->progress_ns;
+    int64_t since = sent_ns > link->progress_ns ? sent_ns : link->progress_ns;
     return since + link->settings->command_timeout_ms * LINK_NS_PER_MS;
 }
 
@@ -441,6 +450,7 @@ static void time_out(struct link *link)
         break;
     case LINK_GREETING:
     case LINK_UP:
+        link->rejected |= link->first == NULL; /* it awaits answers to subscriptions */
         break_text(link, link->state == LINK_UP ? "no answer in time (command_timeout)"
                                                 : "no answer in time (connect_timeout)");
         break;

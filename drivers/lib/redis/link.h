@@ -37,7 +37,9 @@
  *   The server restarts between the run id and the kill: then this connection is dead too, and its greeting fails.
  *   The server is stopped (SIGSTOP): the kernel accepts for it, and nothing is answered: connect_timeout ends the greeting,
  *     command_timeout a call; each breaks the connection.
- *   The network is cut: the same; while nothing is outstanding, TCP keepalive finds out.
+ *   The network is cut: the same; while nothing is outstanding, TCP keepalive finds out. A connection for subscriptions has no
+ *     calls: its owner says when an answer is outstanding (link_awaits). It may have lasted for long and is of no use all the
+ *     same, so the next attempt has the backoff.
  *   An answer comes that no call asked for: replies are matched by order, so the connection is broken at once.
  *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read, and the connection is broken.
  *     Elements are counted when they are announced, so no memory is taken for a list that is too long. Bytes are counted
@@ -221,6 +223,7 @@ struct link {
     int64_t due_ns;         /* when to connect again, or to give this address or attempt up */
     int64_t attempt_end_ns; /* of this attempt */
     int64_t progress_ns;    /* when something was last read */
+    int64_t awaited_ns;     /* since when an answer to a subscription is awaited; 0: none */
     int64_t up_ns;          /* since when it is, or was, UP */
     bool useful;            /* it has answered something beyond the greeting */
     bool broke;             /* it was UP, and no attempt since has failed */
@@ -337,7 +340,9 @@ void link_call_end(struct link *link, struct link_call *call, unsigned replies);
 /* Instead of a call's commands: copies those of the last call on another link, if the bytes are the same. False: they are gone,
  * or there is no memory; nothing was put. */
 bool link_copy(struct link *link, const struct link *from, const struct link_call *call);
-/* A push connection has no calls: commands are just sent. */
+/* A push connection has no calls: commands are just sent. The owner says whether answers to them are still to come: after
+ * command_timeout without any it is broken, as by link_reject. */
+void link_awaits(struct link *link, bool answers);
 
 void link_bytes_free(struct link_bytes *bytes);
 

@@ -28,8 +28,8 @@
  *     grants does not count then.)
  *   The subscription is refused (ACL): logged once. The connection stays, so that it is not made again and again; a switch is
  *     noticed when an answer of the old primary fails.
- *   The subscription breaks: it is made anew at the next sentinel. When it is in force all sentinels are asked once more,
- *     because a switch in between would be missed.
+ *   The subscription breaks, or is not answered in time: it is made anew at the next sentinel. When it is in force all
+ *     sentinels are asked once more, because a switch in between would be missed.
  *   The answers of an earlier look come late: each look makes its connections anew.
  *   The resolver hangs for one candidate: that candidate alone fails. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_PRIMARY_H

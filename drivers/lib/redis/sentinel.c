@@ -120,6 +120,7 @@ static void up(struct link *link, void *owner)
     link_command(link, 2);
     link_text(link, "SUBSCRIBE");
     link_text(link, SWITCHES);
+    link_awaits(link, true);
 }
 
 /* "name old-host old-port new-host new-port" */
@@ -154,7 +155,7 @@ static void refused(struct primary *primary, const redisReply *reply)
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct primary *primary = owner;
-    (void)link;
+    link_awaits(link, false);
     if (reply->type == REDIS_REPLY_ERROR) {
         refused(primary, reply);
         return;
