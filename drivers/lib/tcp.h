@@ -10,6 +10,10 @@
 #define TCP_KEEPALIVE_IDLE_S 15
 #define TCP_KEEPALIVE_EVERY_S 5
 #define TCP_KEEPALIVE_TRIES 3
+/* While something that was sent is not acknowledged the kernel sends no keepalives, and would go on for a quarter of an hour: it
+ * gives up after the same time then. */
+#define TCP_UNACKNOWLEDGED_MS                                                                      \
+    (1000 * (TCP_KEEPALIVE_IDLE_S + TCP_KEEPALIVE_EVERY_S * TCP_KEEPALIVE_TRIES))
 
 /* A kernel without one of these options does not fail the connection. */
 static inline void tcp_set_options(int fd)
@@ -22,6 +26,7 @@ static inline void tcp_set_options(int fd)
         {IPPROTO_TCP, TCP_KEEPIDLE, TCP_KEEPALIVE_IDLE_S},
         {IPPROTO_TCP, TCP_KEEPINTVL, TCP_KEEPALIVE_EVERY_S},
         {IPPROTO_TCP, TCP_KEEPCNT, TCP_KEEPALIVE_TRIES},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_UNACKNOWLEDGED_MS},
     };
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof(int));
