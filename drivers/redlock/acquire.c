@@ -19,8 +19,8 @@
  *                q impossible                                UNDOING
  *                shared: q impossible, because other         CONFIRMING, with a larger token; after many tries UNDOING
  *                readers' tokens are larger by now
- *   UNDOING      q nodes name one holder                     end: BUSY, until that one's lease may end
- *                all answered: a grant may have a quorum     end: BUSY
+ *   UNDOING      q nodes name one holder, of one round (3)   end: BUSY, until that one's lease may end
+ *                all answered: a grant may have a quorum     end: BUSY, until the next look (retry)
  *                too few answered, voted, or can vote        end: UNREACHABLE, or INDETERMINATE (1)
  *                a split vote: nobody has a quorum           PAUSING, for a random time, doubled each round;
  *                                                            after some rounds BUSY: the core waits instead
@@ -31,6 +31,8 @@
  *   (1) INDETERMINATE if q nodes may still have a vote.
  *   (2) If the grant holds already, as soon as the nodes that have not answered cannot make q that took its token;
  *       those that are slow by now are not waited for.
+ *   (3) Votes of two rounds of another acquire look like a holder, and nobody announces their end (tally.c): then all answers
+ *       are waited for, and the next row applies. A caller that must not wait is refused by what looks like a holder.
  *
  *   The process is stopped between the votes and the decision: the deadline counts from before the first request, and
  *   the core looks at the clock; a vote that has expired refuses the token.
@@ -88,6 +90,11 @@ static void enter(struct attempt *attempt, enum attempt_state state, struct ball
         ballot->op = attempt->op;
     if (state == ATTEMPT_PAUSING)
         DL_APPEND2(driver->pausing, attempt, previous, next);
+}
+
+static bool waits(const struct attempt *attempt)
+{
+    return (attempt->op->flags & MORTISE_OP_TRY) == 0;
 }
 
 static void pause_until(struct attempt *attempt, int64_t due_ns)
@@ -300,21 +307,6 @@ static bool may_ask(struct attempt *attempt)
     return false;
 }
 
-/* A grant that holds keeps its token. Without tokens a repeat proposes none, and a first request tells the time. */
-static void propose(struct ballot *ballot, const mortise_op *op)
-{
-    struct driver *driver = ballot->driver;
-    uint64_t held = ballot->claim->token;
-    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
-    if (!driver->fencing) {
-        ballot_number(ballot, ballot->repeat ? 0 : clock_wall_us());
-        return;
-    }
-    bool holds = held != 0 && held >= op->token_floor;
-    ballot->proposed = holds ? held : clock_propose(driver, op->token_floor);
-    ballot_number(ballot, ballot->proposed);
-}
-
 static void ask_nodes(struct ballot *ballot)
 {
     const struct driver *driver = ballot->driver;
@@ -346,7 +338,7 @@ static void round_begin(struct attempt *attempt)
     attempt->rounds++;
     claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
     ballot->ttl_ms = op->ttl_ms;
-    propose(ballot, op);
+    vote_propose(ballot, op);
     if (op->first_sent_ns == 0)
         op->first_sent_ns = ballot->sent_ns;
     ask_nodes(ballot);
@@ -358,12 +350,11 @@ static void round_begin(struct attempt *attempt)
 static void split(struct attempt *attempt, const struct seen *best)
 {
     struct driver *driver = attempt->driver;
-    bool waits = (attempt->op->flags & MORTISE_OP_TRY) == 0;
     driver->spread_ns = driver->spread_ns == 0 ? PAUSE_NS : driver->spread_ns * 2;
     if (driver->spread_ns > SPREAD_MAX_NS)
         driver->spread_ns = SPREAD_MAX_NS;
     uint64_t most_ns = (uint64_t)PAUSE_NS << attempt->rounds;
-    if (attempt->rounds < (waits ? ROUNDS_WAIT : ROUNDS_TRY))
+    if (attempt->rounds < (waits(attempt) ? ROUNDS_WAIT : ROUNDS_TRY))
         pause_until(attempt, now_of(driver) + (int64_t)random_below(driver, most_ns));
     else if (best != NULL)
         busy(attempt, best->remaining_ms, false);
@@ -382,25 +373,31 @@ static int64_t remaining_ms(struct attempt *attempt, const struct seen *best, un
     return long_wait ? HINT_BAR_MS : best->remaining_ms;
 }
 
+static bool is_named(const struct ballot *ballot)
+{
+    const struct seen *best = tally_best(&ballot->tally);
+    return best != NULL && best->nodes >= ballot->driver->quorum;
+}
+
 static void undone(struct attempt *attempt, const struct ballot *ballot)
 {
     struct driver *driver = attempt->driver;
     const struct seen *best = tally_best(&ballot->tally);
     unsigned unknown = ballot->counts[VOTE_FAULT], answered = ballot_answers(ballot);
     unsigned voting = nodes_voting(driver);
-    bool decided = best != NULL && best->nodes >= driver->quorum;
+    bool named = is_named(ballot), sure = tally_is_sure(driver, best);
     bool presumed =
         best != NULL && (best->token > 0 || best->shared) && tally_is_held(driver, best, unknown);
-    bool unsure = status_of_few(attempt) == MORTISE_INDETERMINATE;
+    bool left = status_of_few(attempt) == MORTISE_INDETERMINATE;
     enter(attempt, ATTEMPT_DECIDING, NULL);
-    if (!decided && unsure)
+    if (!named && left)
         fail_few(attempt, answered, ballot);
-    else if (decided || presumed) {
-        /* a presumed holder may be a split vote, whose marks go with it: then no release is announced */
-        driver->spread_ns /= decided ? 2 : 1;
-        if (decided)
+    else if (named || presumed) {
+        /* one that is not sure may be a split vote, whose marks go with it: then no release is announced */
+        driver->spread_ns /= sure ? 2 : 1;
+        if (sure)
             pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
-        busy(attempt, remaining_ms(attempt, best, ballot->undoer), decided);
+        busy(attempt, remaining_ms(attempt, best, ballot->undoer), sure);
     } else if (answered < driver->quorum || voting < driver->quorum)
         fail_few(attempt, answered < voting ? answered : voting, ballot);
     else
@@ -410,9 +407,8 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
 static void undo_look(struct ballot *ballot, bool over)
 {
     struct attempt *attempt = attempt_of(ballot);
-    const struct seen *best = tally_best(&ballot->tally);
-    bool held = best != NULL && best->nodes >= ballot->driver->quorum;
-    if (attempt != NULL && !over && !held)
+    bool sure = tally_is_sure(ballot->driver, tally_best(&ballot->tally));
+    if (attempt != NULL && !over && !sure && (waits(attempt) || !is_named(ballot)))
         return;
     ballot_decide(ballot, BALLOT_CLOSED);
     if (attempt != NULL)
@@ -426,10 +422,9 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
 {
     struct driver *driver = attempt->driver;
     char mark = pubsub_mark(driver, attempt->op->name, attempt->op->name_len);
-    bool tries = (attempt->op->flags & MORTISE_OP_TRY) != 0;
     enum undoer undoer = attempt->claim->shared ? UNDOER_READER
-                         : tries                ? UNDOER_WRITER
-                                                : UNDOER_WAITER;
+                         : waits(attempt)       ? UNDOER_WAITER
+                                                : UNDOER_WRITER;
     struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, undoer, mark);
     if (ballot == NULL) {
         fail_few(attempt, 0, failed);

@@ -78,7 +78,9 @@ struct seen {
     size_t length; /* shorter: of another kind of client */
     bool shared;   /* the marker of a lock that several share */
     unsigned nodes;
-    uint64_t token;
+    unsigned alike; /* of these, with this token, or, if it is 0, with this time */
+    uint64_t token; /* the largest */
+    uint64_t since; /* token 0: the earliest */
     int64_t remaining_ms; /* the longest; -1: for ever */
 };
 
@@ -199,6 +201,8 @@ void ballot_number(struct ballot *ballot, uint64_t number);
 bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info);
 /* The holder that most nodes name; NULL: none. */
 const struct seen *tally_best(const struct tally *tally);
+/* q nodes name it by votes of one round: it has the lock, or its undo is announced. */
+bool tally_is_sure(const struct driver *driver, const struct seen *best);
 /* Whether it holds the lock, as far as that is known: the `unknown` nodes may have it, too. */
 bool tally_is_held(const struct driver *driver, const struct seen *best, unsigned unknown);
 

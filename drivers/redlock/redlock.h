@@ -123,6 +123,8 @@ int64_t undo_due_ns(const struct driver *driver);
 
 /* ---- vote.c ---------------------------------------------------------------------------------------------- */
 
+/* What the votes propose: sets the ballot's token and digits. */
+void vote_propose(struct ballot *ballot, const mortise_op *op);
 /* For a ballot_kind: asks for a vote. */
 void vote_put(struct ballot *ballot, struct vote *vote);
 enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *reply);

@@ -1,5 +1,10 @@
 /* tally.c - who holds a lock, by what several nodes say. A grant that q nodes name holds it. One that fewer name may be a
- * split vote, or a holder whose other nodes are down. */
+ * split vote, or a holder whose other nodes are down.
+ *
+ * But each node answers at its own instant, and the rounds of an acquire share a grant id. So q nodes may name a grant that
+ * never had more than one of them: the one in this round, the other in the next. The undo of such a round is announced to
+ * nobody. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time. A grant
+ * that q nodes name with one token has the lock, or its undo is announced (`loud` in acquire.c). */
 #include "redlock.h"
 
 /* A lock that several share has a grant id of zeros. */
@@ -32,6 +37,29 @@ static uint64_t token_of(const char *value, size_t length)
     if (length < VALUE_TOKEN_END || value[GRANT_HEX] != ' ')
         return 0;
     return text_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
+}
+
+/* A marker is of no round: each node has its own time. */
+static uint64_t since_of(const struct seen *seen, const char *value, size_t length)
+{
+    if (seen->shared || length < VALUE_TOKEN_END + 1 + TOKEN_DIGITS ||
+        value[VALUE_TOKEN_END] != ' ')
+        return 0;
+    return text_number(value + VALUE_TOKEN_END + 1, TOKEN_DIGITS);
+}
+
+/* Of a holder, the largest token, or, without tokens, the earliest time is that of the round that got it the lock: votes that
+ * did not take the token have none, and a vote that was repaired has a later time. */
+static void count(struct seen *seen, uint64_t token, uint64_t since)
+{
+    bool alike = token == seen->token && (token > 0 || since == seen->since);
+    bool earlier = token == 0 && seen->token == 0 && since < seen->since;
+    if (seen->nodes++ == 0 || token > seen->token || earlier) {
+        seen->alike = 1;
+        seen->token = token;
+        seen->since = since;
+    } else
+        seen->alike += alike;
 }
 
 static bool is_holder(const redisReply *reply)
@@ -70,12 +98,10 @@ bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
         value->str[GRANT_HEX] >= MARK)
         value->str[GRANT_HEX] = ' ';
     uint64_t token = token_of(value->str, value->len);
-    seen->nodes++;
+    bool tells = token > seen->token || seen->nodes == 0;
+    count(seen, token, since_of(seen, value->str, value->len));
     if (remaining_ms < 0 || (seen->remaining_ms >= 0 && remaining_ms > seen->remaining_ms))
         seen->remaining_ms = remaining_ms;
-    bool tells = token > seen->token || seen->nodes == 1;
-    if (token > seen->token)
-        seen->token = token;
     if (info != NULL && seen == tally_best(tally) && seen->shared) {
         describe_shared(reply, info);
         info->remaining_ms = seen->remaining_ms;
@@ -97,6 +123,11 @@ const struct seen *tally_best(const struct tally *tally)
         if (best == NULL || tally->seen[i].nodes > best->nodes)
             best = &tally->seen[i];
     return best;
+}
+
+bool tally_is_sure(const struct driver *driver, const struct seen *best)
+{
+    return best != NULL && best->alike >= driver->quorum;
 }
 
 bool tally_is_held(const struct driver *driver, const struct seen *best, unsigned unknown)

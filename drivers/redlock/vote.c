@@ -3,6 +3,25 @@
 
 #define NOW_MAX_US (INT64_C(1) << 60) /* no clock says more: there is room to calculate */
 
+/* ---- the proposal ------------------------------------------------------------------------------------------------ */
+
+/* A grant that holds keeps its token. Else each round has a proposal of its own (tally.c), also where a floor is ahead of the
+ * clocks. Without tokens a repeat proposes none, and a first request tells the time. */
+void vote_propose(struct ballot *ballot, const mortise_op *op)
+{
+    struct driver *driver = ballot->driver;
+    uint64_t held = ballot->claim->token, floor = op->token_floor;
+    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
+    if (!driver->fencing) {
+        ballot_number(ballot, ballot->repeat ? 0 : clock_wall_us());
+        return;
+    }
+    bool holds = held != 0 && held >= floor;
+    floor += floor > 0 ? ballot->round - 1 : 0;
+    ballot->proposed = holds ? held : clock_propose(driver, floor);
+    ballot_number(ballot, ballot->proposed);
+}
+
 /* ---- the vote --------------------------------------------------------------------------------------------------- */
 
 /* Without tokens: what other clients of this kind send. */
