@@ -22,7 +22,7 @@
  *   UNDOING      q nodes name one holder, of one round (3)   end: BUSY, until that one's lease may end
  *                all answered: a grant may have a quorum     end: BUSY, until the next look (retry)
  *                too few answered, voted, or can vote        end: UNREACHABLE, or INDETERMINATE (1)
- *                a split vote: nobody has a quorum           PAUSING, for a random time, doubled each round;
+ *                a split vote: nobody has a quorum           PAUSING, for a random time, doubled each round (pause.c);
  *                                                            after some rounds BUSY: the core waits instead
  *   any          canceled                                    end: INDETERMINATE if a node may have something, else
  *                                                            CANCELED. The core releases what may be left
@@ -46,8 +46,6 @@
 
 #define ROUNDS_TRY 5 /* of a caller that must not wait: some 15 ms */
 #define ROUNDS_WAIT 7
-#define PAUSE_NS NS_PER_MS /* the first pause at most; doubled each round */
-#define SPREAD_MAX_NS (INT64_C(32) * NS_PER_MS)
 #define HINT_SPLIT_MS 100
 #define CONFIRMS 50      /* of a reader whose token others outbid */
 #define HINT_BAR_MS 1000 /* a writer asks again while its bar is in force (bar.c) */
@@ -347,17 +345,21 @@ static void round_begin(struct attempt *attempt)
 
 /* ---- UNDOING, and what follows ---------------------------------------------------------------------------------- */
 
+/* So many rounds were split that the core pauses instead, for as long as the next pause, and not less than `retry`. */
+static void busy_after(struct attempt *attempt, int64_t pause_ms, int64_t remaining_ms)
+{
+    int64_t ms = pause_ms > attempt->driver->retry_ms ? pause_ms : attempt->driver->retry_ms;
+    busy(attempt, remaining_ms >= 0 && remaining_ms < ms ? remaining_ms : ms, true);
+}
+
 static void split(struct attempt *attempt, const struct seen *best)
 {
     struct driver *driver = attempt->driver;
-    driver->spread_ns = driver->spread_ns == 0 ? PAUSE_NS : driver->spread_ns * 2;
-    if (driver->spread_ns > SPREAD_MAX_NS)
-        driver->spread_ns = SPREAD_MAX_NS;
-    uint64_t most_ns = (uint64_t)PAUSE_NS << attempt->rounds;
+    int64_t pause_ns = pause_after_split_ns(driver, attempt->rounds, waits(attempt));
     if (attempt->rounds < (waits(attempt) ? ROUNDS_WAIT : ROUNDS_TRY))
-        pause_until(attempt, now_of(driver) + (int64_t)random_below(driver, most_ns));
+        pause_until(attempt, now_of(driver) + pause_ns);
     else if (best != NULL)
-        busy(attempt, best->remaining_ms, false);
+        busy_after(attempt, pause_ns / NS_PER_MS, best->remaining_ms);
     else
         busy(attempt, (int64_t)random_below(driver, HINT_SPLIT_MS), false);
 }

@@ -14,7 +14,7 @@
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
 #define SMOOTH 8
 #define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */
-#define TRIP_MOST_NS 1000000   /* pauses are not measured by longer ones */
+#define TRIP_MOST_NS 1000000   /* turns are not measured by longer ones */
 #define TRIP_MAX_US 160000     /* longer ones move no token further ahead */
 #define OUTLIER_US 1000000     /* a clock that is so far ahead of the median is wrong */
 
@@ -53,7 +53,7 @@ static int64_t longest_trip_us(const struct driver *driver)
 }
 
 /* Nodes that are away, or farther away than a quorum, do not count. */
-int64_t clock_quorum_trip_ns(const struct driver *driver)
+int64_t clock_trip_ns(const struct driver *driver)
 {
     int64_t trips[NODES_MAX], now_ns = now_of(driver);
     unsigned n = 0;
@@ -63,7 +63,12 @@ int64_t clock_quorum_trip_ns(const struct driver *driver)
             trips[n++] = node->trip_ns != 0 ? node->trip_ns : TRIP_UNKNOWN_NS;
     }
     sort_numbers(trips, n);
-    int64_t trip_ns = n >= driver->quorum ? trips[driver->quorum - 1] : TRIP_UNKNOWN_NS;
+    return n >= driver->quorum ? trips[driver->quorum - 1] : TRIP_UNKNOWN_NS;
+}
+
+int64_t clock_quorum_trip_ns(const struct driver *driver)
+{
+    int64_t trip_ns = clock_trip_ns(driver);
     return trip_ns < TRIP_MOST_NS ? trip_ns : TRIP_MOST_NS;
 }
 

@@ -91,7 +91,9 @@ void sort_numbers(int64_t *numbers, unsigned count);
 
 /* A node's clock says now_us in the answer to a request that was sent at sent_ns. */
 void clock_note(struct node *node, int64_t sent_ns, int64_t now_us);
-/* How long the answers of a quorum take, within bounds: pubsub.c and courtesy.c measure their pauses by it. */
+/* How long the answers of a quorum take. */
+int64_t clock_trip_ns(const struct driver *driver);
+/* The same within bounds: pubsub.c and courtesy.c measure by it. */
 int64_t clock_quorum_trip_ns(const struct driver *driver);
 /* This host's wall clock, for people to read. */
 uint64_t clock_wall_us(void);

@@ -12,6 +12,7 @@
  *   list.c       LIST
  *   pubsub.c       wakes waiters when a lock is released
  *   courtesy.c   ... and come before the client that released
+ *   pause.c      how long contenders pause that have split the votes
  *   bar.c        a waiting writer keeps new readers out
  *   undo.c       takes a claim off the nodes, now or when they are back
  *   ballot.c     one question to several nodes, and what they answer: ballot.h
@@ -202,6 +203,12 @@ void courtesy_released(struct driver *driver, const char *name, size_t name_len)
 void courtesy_answered(struct driver *driver, const char *name, size_t name_len, bool contended);
 /* An acquire must not begin before. */
 int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op);
+
+/* ---- pause.c ------------------------------------------------------------------------------------------------- */
+
+/* The votes of an acquire were split in so many rounds: how long it pauses before the next; not long unless it `waits`. And
+ * from now on, woken waiters spread their tries over more time. */
+int64_t pause_after_split_ns(struct driver *driver, unsigned rounds, bool waits);
 
 /* ---- bar.c --------------------------------------------------------------------------------------------------- */
 

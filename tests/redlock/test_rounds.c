@@ -1,5 +1,5 @@
 /* test_rounds.c - the rounds of one acquire have one grant id: what a refused caller takes for a holder, if it sees votes of
- * two of them. Op by op, on five nodes, each behind the fault proxy; the other acquires are votes that the test writes. */
+ * two of them; and how long it pauses between its own. Op by op, on five nodes, each behind the fault proxy; the other acquires are votes that the test writes. */
 #include "alone.h"
 
 #include <inttypes.h>
@@ -178,11 +178,53 @@ static void test_floor(void)
     alone_close(&one);
 }
 
+/* ---- pauses ---------------------------------------------------------------------------------------------------- */
+
+#define FAR_MS 30 /* each request is on its way for so long */
+#define DRAW_MS 200
+#define ROUNDS 7
+
+/* The number that is drawn for a pause, if it may be as long as that. */
+static void draw(mortise_host *host, void *bytes, size_t size)
+{
+    uint64_t number = UINT64_C(1000000) * DRAW_MS;
+    (void)host;
+    memset(bytes, 0, size);
+    memcpy(bytes, &number, size < sizeof number ? size : sizeof number);
+}
+
+/* Seven votes are split. The two pauses before the last one may be longer than the draw, because the nodes are far away, and so
+ * may the wait after it. */
+static void test_pauses(void)
+{
+    nodes_say(&nodes, ALL, "delay 30 up");
+    if (!open_by_proxies(nodes.count))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:far");
+    for (int i = 0; i < 4; i++)
+        vote_for(i, "far", i < 2 ? 'a' : 'b', 7, 7);
+    pass_all();
+    one.host.random = draw;
+    int64_t began_ms = test_now_ms();
+    DONE(BUSY, call_run(&one, &lock));
+    CHECK(test_now_ms() - began_ms >= ROUNDS * 2 * (FAR_MS - 1) + 2 * DRAW_MS - 10);
+    CHECK(lock.op.hint_ms == DRAW_MS);
+    for (int i = 0; i < 4; i++)
+        take_back(i, "far");
+    lock = call_of(MORTISE_OP_ACQUIRE, "mortise:far");
+    DONE(OK, call_run(&one, &lock));
+    end_of(&lock);
+    pass_all();
+    alone_close(&one);
+    nodes_say(&nodes, ALL, "pass");
+}
+
 static const CU_TestInfo tests[] = {
     {"votes of two rounds are no holder", test_seen},
     {"a try does not wait to see whose they are", test_try},
     {"two rounds, seen at two instants", test_two_instants},
     {"each round has a token of its own", test_floor},
+    {"pauses where trips are long", test_pauses},
     CU_TEST_INFO_NULL,
 };
 
