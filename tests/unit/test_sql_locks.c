@@ -129,6 +129,59 @@ static void test_look_due(void)
     end();
 }
 
+/* A caller that waits looks when it is due. Its holder has renewed meanwhile, or it is another holder. Returns when to look
+ * again. */
+static int64_t look_in_vain(bool moves)
+{
+    struct completion got;
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1, &got);
+    table.version += moves;
+    table.expires_us = now_ns / 1000 + 60000000;
+    start(&op);
+    while (!got.done)
+        step();
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    now_ns += op.hint_ms * MS;
+    return op.hint_ms;
+}
+
+/* It looks less and less often while one holder has the lock; while the lock changes hands, every 100 to 200 ms, and if it
+ * has waited for long, every 200 to 400 ms. */
+static void test_looks_of_a_moving_lock(void)
+{
+    begin(true);
+    can_hear = false;
+    table_is(9, 60000, 0);
+    for (int round = 0; round < 3; round++) {
+        int64_t ms = 0, most_ms = round == 0 ? 200 : 400;
+        for (int i = 0; i < 16; i++)
+            ms = look_in_vain(false);
+        CU_ASSERT_TRUE(ms >= 800 && ms <= 1600);
+        for (int i = 0; i < 31; i++) {
+            ms = look_in_vain(true);
+            CU_ASSERT_TRUE(ms >= most_ms / 2 && ms <= most_ms);
+        }
+    }
+    end();
+}
+
+/* Neither the first looks, which come sooner, nor those of another caller after a pause are put off by that. */
+static void test_soon_though_it_moves(void)
+{
+    begin(true);
+    can_hear = false;
+    table_is(9, 60000, 0);
+    for (int round = 0; round < 2; round++) {
+        for (int64_t most_ms = 40; most_ms <= 160; most_ms *= 2) {
+            int64_t ms = look_in_vain(true);
+            CU_ASSERT_TRUE(ms >= most_ms / 2 && ms <= most_ms);
+        }
+        CU_ASSERT_TRUE(look_in_vain(true) <= 200);
+        now_ns += 2 * ROWLEASE_LOOK_MS * MS + MS;
+    }
+    end();
+}
+
 static void test_canceled_take(void)
 {
     struct completion got;
@@ -404,6 +457,8 @@ int main(void)
         {"places in a list", test_places},
         {"leaving without an answer", test_leaving_without_an_answer},
         {"when the next look is due", test_look_due},
+        {"looks of a lock that changes hands", test_looks_of_a_moving_lock},
+        {"looks soon though it changes hands", test_soon_though_it_moves},
         {"a canceled TAKE", test_canceled_take},
         {"a canceled WRITE", test_canceled_write},
         {"a canceled release", test_canceled_release},

@@ -166,8 +166,10 @@ struct sql_dialect {
 };
 
 struct sql_looks {
-    uint32_t mark;  /* the name's hash. 0 */
-    unsigned count; /* in vain, one after the other */
+    uint32_t mark;   /* the name's hash. 0 */
+    unsigned count;  /* in vain, one after the other; fewer if the name changes hands meanwhile: */
+    unsigned moves;  /* how often it did between two of them */
+    int64_t version; /* of the row, at the last of them */
     int64_t last_ns, due_ns;
 };
 

@@ -20,6 +20,7 @@
 #define POLL_LOOKS 4 /* between two of them */
 #define SOON_MS 20   /* doubled after each of the first looks */
 #define SOON_LOOKS 3
+#define SOON_MOVES 32 /* about five seconds */
 
 static bool waits(const mortise_op *op)
 {
@@ -58,13 +59,20 @@ static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
 }
 
 /* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
- * server. After a pause of some seconds, or a grant, it begins anew. */
-static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op)
+ * server. After a pause of some seconds, or a grant, it begins anew. While the name changes hands (a new version; a renewal
+ * makes none), no pause is longer than 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
+ * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms. */
+static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64_t version)
 {
     struct sql_looks *looks = looks_of(locks, op);
     int64_t now = locks->host->now(locks->host);
     if (now - looks->last_ns > 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS)
-        looks->count = 0;
+        looks->count = looks->moves = 0;
+    if (version != looks->version) {
+        unsigned most = looks->moves++ < SOON_MOVES ? SOON_LOOKS : SOON_LOOKS + POLL_LOOKS;
+        looks->count = looks->count < most ? looks->count : most;
+        looks->version = version;
+    }
     unsigned count = looks->count++;
     looks->last_ns = now;
     locks->looking = true;
@@ -89,7 +97,7 @@ int64_t locks_look_due(const struct sql_request *request)
 static void look_anew(struct sql_locks *locks, const mortise_op *op)
 {
     if (locks->looking)
-        looks_of(locks, op)->count = 0;
+        looks_of(locks, op)->count = looks_of(locks, op)->moves = 0;
 }
 
 /* ---- acquire ----------------------------------------------------------------------------------- */
@@ -205,7 +213,7 @@ static void tell_busy(struct sql_request *request)
     if (op != NULL) {
         int64_t most_ms = !waits(op) ? INT64_MAX
                           : listed   ? ROWLEASE_LOOK_MS
-                                     : next_look_ms(locks, op);
+                                     : next_look_ms(locks, op, request->version);
         op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
         if (waits(op) && !listed) /* the holder's claim may end before */
             looks_of(locks, op)->due_ns =
