@@ -161,19 +161,19 @@ void claim_watch_before(struct driver *driver, struct claim *claim)
                                   claim_reply(claim, watched_before)));
 }
 
-/* The permits are used up: watches as many contenders before it as there are permits. */
+/* The permits are used up: watches as many contenders before it as there are permits. Most of them it has watched since an
+ * earlier look, so one that is released costs each waiter one read (watch.c). */
 static void watch_crowd(struct driver *driver, struct claim *claim, const struct children *children,
                         const struct seeker *seeker)
 {
     struct contender *all = calloc(children->count, sizeof(*all));
     size_t count = all == NULL ? 0 : queue_nearest(children, seeker, claim->kind.permits, all);
-    if (all == NULL)
-        claim_sent(driver, claim, false);
-    for (size_t i = 0; i < count; i++)
-        if (!claim_sent(driver, claim,
-                        send_get_and_watch(driver, claim->name->folder, all[i].node,
-                                           claim_reply(claim, watched_before))))
-            break;
+    bool sent = all != NULL || claim_sent(driver, claim, false);
+    for (size_t i = 0; sent && i < count; i++)
+        sent = node_is_watched(driver, claim->name->folder, all[i].node) ||
+               claim_sent(driver, claim,
+                          send_get_and_watch(driver, claim->name->folder, all[i].node,
+                                             claim_reply(claim, watched_before)));
     free(all);
 }
 

@@ -17,7 +17,7 @@
  *   servers.c   the list of servers: looks names up, joins addresses
  *   threads.c   whether the library can have its threads
  *   request.c   requests, and the mailbox of the library's threads
- *   watch.c     how much room the watches take
+ *   watch.c     which nodes are watched, and how much room that takes
  *   fault.c     errors: codes, statuses, messages
  *   note.c      the text in the nodes
  *   queue.c     which node blocks which; names.c: names of folders and nodes */
@@ -161,8 +161,14 @@ bool threads_are_there(void);
 /* ---- watch.c -------------------------------------------------------------------------------------- */
 
 bool watch_fits(const struct driver *driver, const char *path);
+/* It is about to be asked for. */
 void watch_note(struct driver *driver, const char *path);
+/* The answer has come. */
+void watch_set(struct driver *driver, const char *path);
+/* Its event is yet to come: whoever waits for that node need not ask for it. */
+bool watch_stands(const struct driver *driver, const char *path);
 void watch_forget(struct driver *driver, const char *path);
+void watches_connected(struct driver *driver); /* another connection: none stands */
 void watches_end(struct driver *driver); /* with the session */
 
 /* ---- fault.c -------------------------------------------------------------------------------------- */

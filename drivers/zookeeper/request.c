@@ -354,6 +354,14 @@ bool send_get_and_watch(struct driver *driver, const char *folder, const char *n
     return get(driver, request);
 }
 
+bool node_is_watched(const struct driver *driver, const char *folder, const char *node)
+{
+    char *path = path_of(driver, folder, node);
+    bool stands = path != NULL && watch_stands(driver, path);
+    free(path);
+    return stands;
+}
+
 bool send_exists(struct driver *driver, const char *folder, const char *node, struct reply_to to)
 {
     struct request *request = begin(driver, path_of(driver, folder, node), to);
@@ -407,7 +415,7 @@ void request_end(struct driver *driver, struct request *request)
     request->mail.session->open--;
     if (request->watches && request->mail.session == driver->session) {
         if (request->rc == ZOK)
-            watch_note(driver, request->path); /* again: an earlier watch's event may have come */
+            watch_set(driver, request->path); /* anew, if an event has come */
         else
             watch_forget(driver, request->path);
     }

@@ -86,6 +86,8 @@ bool send_get_config(struct driver *driver, struct reply_to to);
 /* As send_get, and sets a watch if there is room for it: request->watches tells. */
 bool send_get_and_watch(struct driver *driver, const char *folder, const char *node,
                         struct reply_to to);
+/* A watch that was set so stands (watch.c). */
+bool node_is_watched(const struct driver *driver, const char *folder, const char *node);
 /* With a watch, also if the node does not exist. */
 bool send_exists(struct driver *driver, const char *folder, const char *node, struct reply_to to);
 bool send_list(struct driver *driver, const char *folder, struct reply_to to);

@@ -228,6 +228,7 @@ static void connected(struct driver *driver)
     else if (session->state == SESSION_CONNECTING || session->state == SESSION_SUSPENDED)
         become(session, SESSION_CONNECTED);
     driver->calls++; /* barriers of an earlier connection do not count */
+    watches_connected(driver);
     session->id = zoo_client_id(session->zh)->client_id;
     proof_connected(&session->beats.proof, zoo_recv_timeout(session->zh),
                     driver->values[OPTION_TICK].given ? driver->values[OPTION_TICK].number : 0);

@@ -5,7 +5,22 @@
  * no more watches than fit; a claim without a watch looks again from time to time.
  *
  * A path is noted before the request is sent. The watch's event, a failure of the request and the end of the session remove
- * it. */
+ * it.
+ *
+ * A watch *stands* on one connection, from the answer to its request until its event is read. A claim that waits for one of
+ * P permits watches P nodes, and looks again after each event of one of them; then it asks only for those nodes on which no
+ * watch stands. Why the others wake it:
+ *   - The event of a watch that stands is yet to be read, though it may be in the mailbox. It is told to all claims in the
+ *     folder (lease.c), whoever asked for the watch. A claim that leaves a node out waits from the same call on, so it is told.
+ *     An event that was read earlier has removed the watch.
+ *   - The request is on its way: its watch does not stand. If the node is gone by then, there will be no event, and only the
+ *     claim that asked hears of that.
+ *   - The claim that asked has ended: nobody takes a watch back. It ends with its event.
+ *   - The node is made anew, with the same name: the end of the one before is an event of its own.
+ *   - There is another session: the watches have ended, and what comes of an earlier session is not counted.
+ *   - There is another connection: the library sets the watches again, but none of them stands. All waiting claims look again
+ *     then, and ask for each node.
+ *   - There was no memory for an event: nothing goes on before there is another session or connection (session.h). */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -18,6 +33,7 @@
 
 struct watch {
     UT_hash_handle hh;
+    bool stands;
     char path[];
 };
 
@@ -28,18 +44,39 @@ static struct watch *find(const struct driver *driver, const char *path, size_t 
     return watch;
 }
 
-void watch_note(struct driver *driver, const char *path)
+/* NULL: no memory. */
+static struct watch *note(struct driver *driver, const char *path)
 {
     size_t length = strlen(path);
     struct watch *watch = find(driver, path, length);
     if (watch != NULL || (watch = calloc(1, sizeof(*watch) + length + 1)) == NULL)
-        return;
+        return watch;
     memcpy(watch->path, path, length + 1);
     HASH_ADD(hh, driver->watches, path, length, watch);
-    if (watch->hh.tbl == NULL)
+    if (watch->hh.tbl == NULL) {
         free(watch);
-    else
-        driver->watch_bytes += length + LENGTH_BYTES;
+        return NULL;
+    }
+    driver->watch_bytes += length + LENGTH_BYTES;
+    return watch;
+}
+
+void watch_note(struct driver *driver, const char *path)
+{
+    note(driver, path);
+}
+
+void watch_set(struct driver *driver, const char *path)
+{
+    struct watch *watch = note(driver, path);
+    if (watch != NULL)
+        watch->stands = true;
+}
+
+bool watch_stands(const struct driver *driver, const char *path)
+{
+    const struct watch *watch = find(driver, path, strlen(path));
+    return watch != NULL && watch->stands;
 }
 
 bool watch_fits(const struct driver *driver, const char *path)
@@ -61,6 +98,12 @@ void watch_forget(struct driver *driver, const char *path)
     struct watch *watch = find(driver, path, strlen(path));
     if (watch != NULL)
         remove_watch(driver, watch);
+}
+
+void watches_connected(struct driver *driver)
+{
+    for (struct watch *watch = driver->watches; watch != NULL; watch = watch->hh.next)
+        watch->stands = false;
 }
 
 void watches_end(struct driver *driver)

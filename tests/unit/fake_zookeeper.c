@@ -51,7 +51,7 @@ static struct node *nodes;
 static zhandle_t *client; /* the one that is not closed */
 static int64_t zxid, sessions;
 static bool heard;
-int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles, fake_lists, fake_bad_lists;
+int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles, fake_lists, fake_bad_lists, fake_gets;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
@@ -529,6 +529,7 @@ int zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *context
     (void)context; /* the same as the handle's */
     int rc = ask(zh, GET, path, "", 0, (any_completion *)completion, data, &request);
     if (rc == ZOK && watcher != NULL) {
+        fake_gets++;
         request->watch = true;
         zh->node_watcher = watcher;
     }

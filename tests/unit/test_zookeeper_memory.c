@@ -220,6 +220,44 @@ static void test_base_is_missed(void)
     release_and_close(1, MORTISE_OK);
 }
 
+/* The event was that of a node that a waiter for permits watches, and the node stays. After the reconnection its watch does not
+ * count, so the waiter hears of its end. */
+static void test_permit_is_missed(void)
+{
+    mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), waits = op_of(MORTISE_OP_ACQUIRE, 2);
+    bool first;
+    open_with_folder();
+    fake_make("/r/y");
+    const char *rival = fake_make("/r/y/_c_x-1-s2-mortise-lock-");
+    fake_make("/r/y/_c_y-1-s2-mortise-lock-");
+    start(&held);
+    finish_with(&held, MORTISE_OK);
+    waits.name = "y";
+    waits.mode = MORTISE_SHARED;
+    waits.permits = 2;
+    start(&waits);
+    while (fake_contenders("/r/y", &first) < 3)
+        go_on();
+    settle();
+    mallocs = 1;
+    fake_write(rival, "__REVOKE__");
+    CU_ASSERT_EQUAL(mallocs, 0);
+    settle();
+    fake_cut(0);
+    while (!fake_connect())
+        if (!run_posted())
+            pass_time();
+    settle();
+    CU_ASSERT_PTR_NULL(waits.issuer);
+    CU_ASSERT(fake_delete(rival));
+    finish_with(&waits, MORTISE_OK);
+    mortise_op release = op_of(MORTISE_OP_RELEASE, 2);
+    release.name = "y";
+    start(&release);
+    finish_with(&release, MORTISE_OK);
+    release_and_close(1, MORTISE_OK);
+}
+
 /* A shared acquire reads that the exclusive node before it is shared by now, and has no memory for its name. It looks again
  * later. A try does not: it fails for want of memory, and is not refused. */
 static void forget_opened(uint32_t flags)
@@ -268,6 +306,7 @@ int main(void)
                            {"not told, with a lease", test_missed_by_a_holder},
                            {"its own end, and not told", test_own_is_missed},
                            {"the base of the tokens, and not told", test_base_is_missed},
+                           {"a permit, and not told", test_permit_is_missed},
                            {"opened, and forgotten", test_opened_is_forgotten},
                            {"a try forgets that it is opened", test_opened_is_forgotten_by_a_try},
                            CU_TEST_INFO_NULL};
