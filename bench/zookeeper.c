@@ -14,7 +14,7 @@
 
 #define HELD 1000
 #define TIMEOUT_MS 4000
-#define WATCHED_MS 9250 /* nine steps of a session, or eight */
+#define WATCHED_MS 9250 /* 23.1 beats of a holder */
 
 static zhandle_t *second;
 
@@ -266,9 +266,9 @@ static void count_writes(const char *url)
     struct bench_series *series =
         bench_new_series("writes", "writes in a session's timeout, 1,000 locks held", "");
     bench_add(series, writes_per_timeout(url));
-    /* 1.3 times the three pings of other libraries */
+    /* ten, a tenth of the timeout apart: of 23.1 in the spell it has 23 or 24 */
     bench_check("writes_in_a_timeout", "writes in a session's timeout, 1,000 locks held", series,
-                NULL, BENCH_AT_MOST, 3.9);
+                NULL, BENCH_AT_MOST, 10.5);
 }
 
 static void measure(const struct kind *kind, const char *url)

@@ -16,6 +16,12 @@ static int64_t short_ns(int64_t timeout_ns)
     return timeout_ns / 10;
 }
 
+/* A step is put off by less than this. */
+static int64_t join_ns(int64_t timeout_ns)
+{
+    return timeout_ns / 20;
+}
+
 /* Steps that are half a tick apart can prove anything only if three of those distances fit into the timeout. */
 static bool makes_steps(int64_t timeout_ns, int64_t half_tick_ns)
 {
@@ -48,16 +54,26 @@ void pace_need(struct pace *pace, int64_t timeout_ns)
     pace->extra_due_ns = earlier(pace->extra_due_ns, pace->sent_ns + short_ns(timeout_ns));
 }
 
+/* A step that is due a little before the next extra beat becomes one with it; not one that is due already, behind a late answer. */
+static void join(struct pace *pace, int64_t timeout_ns, int64_t now_ns)
+{
+    int64_t until_ns = pace->extra_due_ns - pace->step_due_ns;
+    if (pace->step_due_ns > now_ns && until_ns > 0 && until_ns < join_ns(timeout_ns))
+        pace->step_due_ns = pace->extra_due_ns;
+}
+
 void pace_answered(struct pace *pace, bool holds, int64_t timeout_ns, int64_t half_tick_ns,
                    int64_t now_ns)
 {
-    if (holds)
-        pace_need(pace, timeout_ns);
-    if (!pace->is_step)
-        return;
-    pace->step_answered_ns = now_ns;
-    if (makes_steps(timeout_ns, half_tick_ns) && pace->step_due_ns < now_ns + half_tick_ns)
+    if (pace->is_step)
+        pace->step_answered_ns = now_ns;
+    if (pace->is_step && makes_steps(timeout_ns, half_tick_ns) &&
+        pace->step_due_ns < now_ns + half_tick_ns)
         pace->step_due_ns = now_ns + half_tick_ns;
+    if (!holds)
+        return;
+    pace_need(pace, timeout_ns);
+    join(pace, timeout_ns, now_ns);
 }
 
 void pace_look(struct pace *pace, int64_t timeout_ns, int64_t now_ns)

@@ -6,7 +6,7 @@
  * answer:
  *
  *   beats in a timeout   a lease is good for, at the least
- *   10                   0.69 of the timeout (0.49, if the servers' tick is not known)
+ *   10                   0.69 of the timeout (0.49, if the servers' tick is not known, or half of it is more than a tenth)
  *   3.9                  0.21
  *   3 (the pings of other libraries)   nothing
  *
@@ -15,8 +15,14 @@
  * *extra* beats, so that there are ten in a timeout: a holder must outlive the election of a leader. While claims look
  * at their folders, each look has an extra beat in its flight, up to ten in a timeout. So a lease that begins after a
  * quiet time has almost half of the timeout proven, as soon as that flight is answered. An extra beat does not move the
- * next step, so extra beats never make a proof worse: between two steps that are near enough to prove each other, they
- * can only be a later Q, or a later P.
+ * next step (but see below), so extra beats never make a proof worse: between two steps that are near enough to prove each
+ * other, they can only be a later Q, or a later P.
+ *
+ * If half a tick is a quarter of the timeout, the third extra beat is due soon after the step. Both would make 11.7 beats in a
+ * timeout in place of ten, so a step *joins* the extra beat of a holder that is due less than a twentieth of the timeout later.
+ * Then all beats of a holder are a tenth apart: Q is sent 0.3 behind P, R 0.4, and just before the next answer P is 0.5 old.
+ * (With a step of its own it would be 0.46 old.) If the last lease ends with that beat, no extra beats follow, and the next two
+ * steps leave 0.16 at the least in place of 0.21. Nothing is held in that time, and a claim that looks brings a beat.
  *
  *   event                                    next step                       next extra beat
  *   a step was sent                          0.2575 of the timeout later     none
@@ -25,7 +31,8 @@
  *   a claim looks at its folder              -                               at once, if a tenth of the timeout has passed
  *                                                                            since the last beat
  *   a claim needs more proof for its grant   -                               a tenth of the timeout after the last beat
- *   answered, and something is held          -                               a tenth of the timeout after the last beat
+ *   answered, and something is held          with the extra beat, if it is   a tenth of the timeout after the last beat
+ *                                            due a little before that
  *   the beat found no node to write to       -                               at once
  *   the connection is lost                   at once: its instant may count  none
  *   a beat without a connection              a tenth of the timeout later    none
