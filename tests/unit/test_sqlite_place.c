@@ -1,9 +1,10 @@
 /* test_sqlite_place.c - where the SQLite module keeps its file: what it refuses to open, and why; what it creates by
  * default, with which permissions, and while another client of the process opens the same file. Runs as "nobody" what
- * root would be permitted to do anyway. */
+ * root would be permitted to do anyway. The C library's fstatfs() and fopen() are replaced, to make disks of the network. */
 #include "sqlite_host.h"
 
 #include <grp.h>
+#include <sys/vfs.h>
 
 #define NOBODY 65534
 #define SHARED_FIRST 0x40000002 /* the bytes that SQLite locks for a shared lock */
@@ -229,6 +230,106 @@ static void test_made_at_once(void)
     renames_badly = false;
 }
 
+/* ---- a disk that other hosts share -------------------------------------------------------------- */
+
+#define FUSE_MAGIC 0x65735546u
+
+static uint32_t disk;         /* what the kernel calls the disk of each folder; 0: what it is */
+static const char *fuse_kind; /* the type of its mount; "": nobody tells; NULL: what it is */
+
+/* In place of the C library's: the kernel's answers on a host that has such disks. */
+__attribute__((visibility("default"))) int fstatfs(int fd, struct statfs *about)
+{
+    int (*real)(int, struct statfs *) = (int (*)(int, struct statfs *))dlsym(RTLD_NEXT, "fstatfs");
+    int code = real(fd, about);
+    if (code == 0 && disk != 0)
+        about->f_type = (long)disk;
+    return code;
+}
+
+__attribute__((visibility("default"))) FILE *fopen(const char *name, const char *mode)
+{
+    static char text[256];
+    FILE *(*real)(const char *, const char *) =
+        (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
+    if (fuse_kind == NULL || strncmp(name, "/proc/thread-self/", 18) != 0)
+        return real(name, mode);
+    if (strstr(name, "/fdinfo/") != NULL)
+        snprintf(text, sizeof(text), "pos:\t0\nflags:\t012200000\nmnt_id:\t36\n");
+    else if (fuse_kind[0] != '\0')
+        snprintf(text, sizeof(text),
+                 "35 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+                 "36 35 0:52 / /mnt rw,noatime shared:7 - %s somewhere rw\n",
+                 fuse_kind);
+    else
+        return NULL; /* there is no /proc */
+    return fmemopen(text, strlen(text), "r");
+}
+
+static void refused_there(const char *kind)
+{
+    char words[128];
+    snprintf(words, sizeof(words), "is not on a local disk (%s)", kind);
+    refused(MORTISE_CONFIG, words, NULL, NULL);
+    CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0); /* nothing was made */
+}
+
+static void opened_there(const char *key, const char *text)
+{
+    struct client client;
+    OPEN_OK(&client, "path", path, key, text);
+    client_close(&client);
+}
+
+static void test_network_disks(void)
+{
+    static const struct {
+        uint32_t magic;
+        const char *name;
+    } kinds[] = {
+        {0x6969, "NFS"},        {0x517b, "SMB"},        {0xfe534d42, "SMB"},
+        {0xff534d42, "CIFS"},   {0x01021997, "9P"},     {0x5346414f, "AFS"},
+        {0x6b414653, "AFS"},    {0x73757245, "Coda"},   {0x00c36400, "Ceph"},
+        {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},   {0x7461636f, "OCFS2"},
+        {0x01161970, "GFS2"},   {0x564c, "NCP"},        {0x61636673, "ACFS"},
+        {0x19830326, "BeeGFS"}, {0xaad7aaea, "PanFS"},  {0x20030528, "OrangeFS"},
+        {0x786f4256, "vboxsf"}, {0x7c7c6673, "prl_fs"}, {0xbacbacbc, "VMware's shared folders"},
+    };
+    path = database("shared-disk");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        disk = kinds[i].magic;
+        refused_there(kinds[i].name);
+    }
+    opened_there("filesystem", "any");
+    path = database("own-disk");
+    disk = 0xef53; /* ext4 */
+    opened_there("filesystem", "local");
+    disk = 0;
+}
+
+static void test_fuse(void)
+{
+    static const char *const local[] = {"fuseblk", "fuse.fuse-overlayfs", "fuse-overlayfs",
+                                        "fuse.gocryptfs", "fuse.encfs"};
+    static const char *const others[] = {"fuse.sshfs", "fuse", "fuse.glusterfs", "fuse.encfs2"};
+    disk = FUSE_MAGIC;
+    path = database("fuse");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        fuse_kind = others[i];
+        refused_there(fuse_kind);
+    }
+    fuse_kind = "";
+    refused_there("FUSE, of a kind that could not be found out");
+    opened_there("filesystem", "any");
+    path = database("fuse-local");
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+        fuse_kind = local[i];
+        opened_there("filesystem", "local");
+    }
+    fuse_kind = NULL;
+    disk = 0;
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -237,6 +338,8 @@ int main(void)
         {"permissions of what is made", test_modes},
         {"a user who may not do everything", test_as_nobody},
         {"made and opened at the same time", test_made_at_once},
+        {"a disk that other hosts share", test_network_disks},
+        {"FUSE", test_fuse},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite place", tests);
