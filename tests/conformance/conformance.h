@@ -65,6 +65,10 @@ const char *installed_taker(void);
 /* The in-process hooks of the sim driver (sim_hooks.c). */
 bool sim_hook(const char *verb);
 
+/* Bounds failure, as TEST_PATIENCE_MS does, where a claim of 60 s must be gone before it expires. (No longer ttl will do:
+ * redlock refuses one.) */
+#define LESS_THAN_A_MINUTE_MS 45000
+
 /* ---- Helpers of the tests (helpers.c) --------------------------------------------------------- */
 
 /* Opens the subject, and asserts that it worked. NULL on failure. */
