@@ -53,7 +53,7 @@ static bool is_empty(void *argument)
 void helpers_after(void)
 {
     int count = 0;
-    if (!has(MORTISE_CAP_LIST) || test_poll(is_empty, NULL, TEST_PATIENCE_MS))
+    if (!has(MORTISE_CAP_LIST) || test_poll(is_empty, NULL, LESS_THAN_A_MINUTE_MS))
         return;
     mortise_list(subject.looker, prefix, count_one, &count, NULL);
     CU_FAIL("something was left in the backend");

@@ -43,10 +43,10 @@ up_s() {
     cut -d. -f1 /proc/uptime
 }
 
-# What was closed a moment ago may take a moment to go: $MORTISE_LEFT_PATIENCE_S seconds at most. Fails if the server could
-# not be asked.
+# What was closed a moment ago may take a moment to go: $MORTISE_LEFT_PATIENCE_S seconds at most, which is less than a ttl of 60 s,
+# so a claim that only expires is seen. Fails if the server could not be asked.
 tell_left() {
-    give_up_s=$(($(up_s) + ${MORTISE_LEFT_PATIENCE_S:-60}))
+    give_up_s=$(($(up_s) + ${MORTISE_LEFT_PATIENCE_S:-45}))
     until nothing_left; do
         if [ "$(up_s)" -ge "$give_up_s" ]; then
             [ -f "$FOLDER/left" ] || {

@@ -176,13 +176,14 @@ static char *file_with(const char *settings, bool hurried)
     return written ? path : NULL;
 }
 
-/* Patient, too, unless the settings say how long to be. */
+/* Patient, too, unless the settings say how long to be; and with a ttl that is longer than the search for what is left. */
 static char *make_where(const char *settings)
 {
     bool hurried = settings[0] == '!';
     char *whole, *where;
-    if (asprintf(&whole, "%s%s%s%s",
+    if (asprintf(&whole, "%s%s%s%s%s",
                  strstr(settings, "unreachable_timeout") ? "" : "unreachable_timeout = 60s\n",
+                 strstr(settings, "ttl") || strstr(text, "ttl") ? "" : "ttl = 60s\n",
                  strstr(settings, "close_timeout") ? "" : "close_timeout = 60s",
                  settings[0] ? "\n" : "", settings + hurried) < 0)
         return NULL;
