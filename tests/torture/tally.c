@@ -49,13 +49,27 @@ void complain(const char *what, const char *name, const char *why)
     fprintf(stderr, "torture %d: %s of %s: %s\n", (int)getpid(), what, name, why);
 }
 
+static mortise_status judged(enum call call, bool right, const char *name, mortise_status status,
+                             const mortise_error *error)
+{
+    count(call, status);
+    if (!right || !may_be(call, status))
+        complain(call_words[call], name, status == MORTISE_OK ? "done" : error->message);
+    return status;
+}
+
 mortise_status seen(enum call call, const char *name, mortise_status status,
                     const mortise_error *error)
 {
-    count(call, status);
-    if (!may_be(call, status))
-        complain(call_words[call], name, status == MORTISE_OK ? "done" : error->message);
-    return status;
+    return judged(call, true, name, status, error);
+}
+
+mortise_status seen_acquire(const char *name, int64_t wait_ms, mortise_status status,
+                            const mortise_error *error)
+{
+    bool right = (status != MORTISE_BUSY || wait_ms == 0) &&
+                 (status != MORTISE_TIMEDOUT || (wait_ms != 0 && wait_ms != MORTISE_WAIT_FOREVER));
+    return judged(ACQUIRE, right, name, status, error);
 }
 
 void tally_print(void)

@@ -5,6 +5,7 @@
 #include <mortise/mortise.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum call { ACQUIRE, RELEASE, NOWAIT, CLOSE, WRITE, READ, DOWNGRADE, CALLS };
 
@@ -13,6 +14,9 @@ void count(enum call call, mortise_status status);
 /* Counts it, and complains if the call may not end so. Returns the status. */
 mortise_status seen(enum call call, const char *name, mortise_status status,
                     const mortise_error *error);
+/* The same of an acquire: only one that does not wait is BUSY, and only one that waits for a time is TIMEDOUT. */
+mortise_status seen_acquire(const char *name, int64_t wait_ms, mortise_status status,
+                            const mortise_error *error);
 /* This process is about to call exec: while the kernel ends the other threads, it makes no new ones, so an acquire may end
  * with NOMEM. */
 void tally_before_exec(void);

@@ -321,7 +321,7 @@ static void fight_once(struct fighter *fighter)
         status = acquire_async(fighter, names[number], &options, &lease, &error);
     else
         status = mortise_acquire(fighter->client, names[number], &options, &lease, &error);
-    if (seen(ACQUIRE, names[number], status, &error) == MORTISE_OK) {
+    if (seen_acquire(names[number], options.wait_ms, status, &error) == MORTISE_OK) {
         atomic_fetch_add(&had[number], 1);
         if (writes)
             use(fighter, lease, number, plain ? add_one_plainly : add_one);
