@@ -256,7 +256,49 @@ static void test_reply_lost_repeated(void)
     close_client(other);
 }
 
-/* A release whose reply was lost is repeated, and reported as the success that it was. */
+struct releasing {
+    pthread_t thread;
+    mortise_lease *lease;
+    mortise_status status;
+};
+
+static void *release_run(void *argument)
+{
+    struct releasing *releasing = argument;
+    releasing->status = mortise_release(releasing->lease, NULL);
+    return NULL;
+}
+
+/* What a release returns whose reply was lost, and whose repeat is answered. */
+static mortise_status release_repeated(mortise_client *client)
+{
+    struct releasing releasing = {.lease = take_told(client, fresh_name(), 60000, NULL)};
+    CU_ASSERT_FATAL(subject_hook("lose"));
+    struct asked asked = {client, stats_of(client).requests};
+    if (pthread_create(&releasing.thread, NULL, release_run, &releasing) != 0)
+        CU_FAIL_FATAL("no thread");
+    CU_ASSERT(test_poll(more_requests, &asked, TEST_PATIENCE_MS));
+    CU_ASSERT(subject_hook("pass"));
+    pthread_join(releasing.thread, NULL);
+    return releasing.status;
+}
+
+/* It is reported as the success that it was. (LOST before its release, if the machine stood still for as long as a session
+ * lasts: then once more.) */
+static void test_release_repeated(void)
+{
+    if (!(subject.can & HOOK_LOSE))
+        return;
+    mortise_client *client = open_client("!unreachable_timeout = 60s");
+    mortise_status status = MORTISE_LOST;
+    for (int i = 0; i < TOLD_TRIES && status == MORTISE_LOST; i++)
+        status = release_repeated(client);
+    EXPECT(OK, status);
+    close_client(client);
+}
+
+/* A release whose reply was lost is repeated, also when its caller has stopped waiting, and harms nobody who comes after
+ * it. */
 static void test_release_reply_lost(void)
 {
     if (!(subject.can & HOOK_LOSE))
@@ -287,5 +329,6 @@ const CU_TestInfo server_tests[] = {
     {"reply of an acquire lost", test_reply_lost},
     {"reply lost, acquire repeated", test_reply_lost_repeated},
     {"reply of a release lost", test_release_reply_lost},
+    {"reply lost, release repeated", test_release_repeated},
     CU_TEST_INFO_NULL,
 };
