@@ -222,15 +222,28 @@ def soon_after_the_boot(folder):
         assert serve.end() == 0
 
 
+def sockets_of(serve):
+    """How many it has open."""
+    count, folder = 0, "/proc/%d/fd" % serve.process.pid
+    for name in os.listdir(folder):
+        try:
+            count += os.readlink(os.path.join(folder, name)).startswith("socket:")
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return count
+
+
 def many_and_slow_visitors(folder):
     serve = Serve(folder, sqlite(folder))
     until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    before = sockets_of(serve)
     silent = [serve.connect() for _ in range(30)]
     halfway = [serve.connect(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ") for _ in range(30)]
     assert serve.ask("/locks.json")[0] == 200
     for connection in silent + halfway:
         connection.close()
-    until("their places are free", lambda: serve.ask("/healthz")[0] == 200)
+    until("their places are free", lambda: sockets_of(serve) < before + 10)
+    assert serve.ask("/healthz")[0] == 200
     for garbage in (b"\0" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
                     b"\x16\x03\x01\x02\x00\x01\x00", b"GET /" + b"%" * 500 + b" HTTP/1.1\r\n\r\n",
                     b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"):
