@@ -67,7 +67,7 @@ bool run_has_stalls(void)
     return run_world.plan.stalls;
 }
 
-enum { FILES = 64 };
+enum { FILES = 1024 };
 
 static int compare_paths(const void *a, const void *b)
 {
@@ -105,9 +105,10 @@ static int check(void)
     DIR *folder = opendir(run_world.folder);
     for (const struct dirent *entry; folder && (entry = readdir(folder));) {
         size_t length = strlen(entry->d_name);
-        if (length < 6 || strcmp(entry->d_name + length - 6, ".jsonl") != 0 || count == FILES + 3)
+        if (length < 6 || strcmp(entry->d_name + length - 6, ".jsonl") != 0)
             continue;
-        if (asprintf(&arguments[count], "%s/%s", run_world.folder, entry->d_name) < 0)
+        if (count == FILES + 3 ||
+            asprintf(&arguments[count], "%s/%s", run_world.folder, entry->d_name) < 0)
             abort();
         count++;
     }
