@@ -1,6 +1,7 @@
-/* torture.c - a process of a torture run: threads that contend for a few names in every way that the API offers, and
- * use their locks for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the faults
- * around it (nemesis.py).
+/* torture.c - a process of a torture run: threads that contend for a few names, and use their locks for a counter
+ * (counter.h) that only holders may write. They try and wait, in calls that block and in async ones, which they may cancel;
+ * they have no owners, no on_state, and no several names at once. Knows no driver, and nothing of the faults around it
+ * (nemesis.py).
  *
  *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [calm_ttl=MS] [long=N] [hold=MS]
  *             [pause=MS] [plain=1] [modes=1|2]
