@@ -11,6 +11,7 @@
 #   stop     ends it cleanly                    kill   ends it with SIGKILL
 #   freeze   SIGSTOP                            thaw   SIGCONT
 #   end      ends whatever runs, frozen or not; may be repeated, or called without a start
+#   port     prints a port for another server, of whatever kind, another one each time: see reserve_port
 #   ask      runs the server's own command-line client as a user with all rights, on the first server; the words
 #            after FOLDER (and after only=N) are the client's. Takes at most two minutes
 # stop, kill, freeze, thaw and end return when it has happened. All except end fail if a server is not running,
@@ -214,47 +215,6 @@ member_frozen() {
     done
 }
 
-# ---- ports -----------------------------------------------------------------------------------------
-
-# Below the range from which the kernel takes the ports of outgoing connections.
-port_is_taken() {
-    grep -q ":$(printf '%04X' "$1") 0" /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
-
-server_port() {
-    port_file=$FOLDER/$1${2:+-$2}.port
-    [ -f "$port_file" ] || reserve_port "$port_file"
-    read -r port_noted <"$port_file" && echo "$port_noted"
-}
-
-# reserve_port FILE: writes a free port into FILE. No other test of this user takes it until FOLDER is deleted: while a
-# server is stopped, nothing else shows that its port is in use.
-reserve_port() {
-    ports_folder=/tmp/mortise-test-ports-$(id -u) # not in $TMPDIR: tests have folders of their own there
-    (umask 077 && mkdir -p "$ports_folder")
-    (
-        flock 8
-        [ "$(find "$ports_folder" -name '[0-9]*' | wc -l)" -lt 1000 ] || forget_old_ports
-        port=0
-        while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_reserved "$port"; do
-            random=$(od -An -N2 -tu2 /dev/urandom)
-            port=$((12000 + random % 20000))
-        done
-        echo "$FOLDER" >"$ports_folder/$port"
-        echo "$port" >"$1"
-    ) 8>"$ports_folder/lock"
-}
-
-forget_old_ports() {
-    for old in "$ports_folder"/[0-9]*; do
-        port_is_reserved "${old##*/}" || rm -f -- "$old"
-    done
-}
-
-port_is_reserved() {
-    [ -f "$ports_folder/$1" ] && [ -d "$(cat "$ports_folder/$1")" ]
-}
-
 member_suffix() {
     [ "$1" = 1 ] || echo "$1"
 }
@@ -437,7 +397,7 @@ end_members() {
 # ---- main ------------------------------------------------------------------------------------------
 
 usage() {
-    sed -n '2,26s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,27s/^# \{0,1\}//p' "$0" >&2
     exit 64
 }
 
@@ -450,6 +410,8 @@ FOLDER=$(CDPATH='' cd -- "$3" 2>/dev/null && pwd -P) || {
     fail "there is no folder $3"
 }
 shift 3
+# shellcheck source=servers/ports.sh
+. "$here/servers/ports.sh"
 # shellcheck source=/dev/null
 . "$here/servers/$KIND.sh"
 
@@ -480,6 +442,7 @@ members=${only:-$(kind_members)}
 case $VERB in
 start) start $members ;;
 values) kind_values ;;
+port) another_port ;;
 stop | kill | freeze | thaw) each "$VERB" $members ;;
 end)
     stop_guard

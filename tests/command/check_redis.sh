@@ -3,16 +3,12 @@
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
-for program in redis-server redis-cli python3; do
+for program in redis-server redis-cli; do
     command -v $program >/dev/null || skip "no $program"
 done
 
-port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 serve() { # PROGRAM ARGUMENTS…: PORT is its port
-    PORT=$(port)
+    PORT=$(free_port)
     mkdir "$DIR/$PORT"
     "$@" --port "$PORT" --bind 127.0.0.1 --dir "$DIR/$PORT" >"$DIR/$PORT/log" 2>&1 &
     until_true answers || wrong "it does not start: $(cat "$DIR/$PORT/log")"

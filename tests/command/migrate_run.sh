@@ -69,10 +69,6 @@ else
     echo "not checked here: two containers with one host name (no namespaces here)"
 fi
 
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 if command -v redis-server >/dev/null && command -v redis-cli >/dev/null && PORT=$(free_port); then
     what "tokens on from and none on to: stopped and continued"
     redis-server --port "$PORT" --bind 127.0.0.1 --save '' --dir "$DIR" >"$DIR/redis.log" 2>&1 &

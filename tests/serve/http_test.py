@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from rig import COMMAND, Holder, Proxy, Redis, Serve, end_started, listed, main, spawned, steady, until
+from rig import COMMAND, Holder, Proxy, Redis, Serve, end_started, free_port, listed, main, spawned, steady, until
 
 CSP = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
        "form-action 'none'; frame-ancestors 'none'")
@@ -375,8 +375,7 @@ def started_by_the_first_visitor(folder):
     if activate is None:
         print("not checked: systemd-socket-activate (there is no systemd)")
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port(folder)
     # activate starts with an empty environment
     keep = ["-E" + key for key in os.environ if key.startswith(("MORTISE_", "ASAN_", "LSAN_", "UBSAN_", "TSAN_", "HOME", "PATH", "LD_"))]
     process = spawned([activate, "-l", "127.0.0.1:%d" % port, *keep, COMMAND, "-C", sqlite(folder), "serve"], stderr=subprocess.PIPE, text=True)

@@ -43,6 +43,12 @@ def spawned(words, **popen):
     return process
 
 
+def free_port(folder):
+    """Of a server that the test starts itself: no other test takes it, and no outgoing connection has it."""
+    words = ["sh", os.path.join(SOURCE, "tests", "servers.sh"), "port", "redis", folder]
+    return int(subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
 class Holder:
     """One process that holds or waits, see taker.c."""
 

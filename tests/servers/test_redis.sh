@@ -234,6 +234,8 @@ test_cluster() {
 
 test_ports() {
     start there
+    same 'ports for others: another one each time, below those of outgoing connections' 3 \
+        "$({ echo "$PORT"; servers port there; servers port there; } | sort -u | awk '$1 < 32768' | wc -l)"
     mkdir "$DIR/taken"
     echo "$PORT" >"$DIR/taken/1.port"
     local before=$PORT
