@@ -308,10 +308,33 @@ skip() {
     exit 77
 }
 
-# ---- the guard: a loop that outlives us, and ends the servers after the process that needs them ----
+# ---- the guard: a loop that outlives us, and ends the servers after the process that needs them, or after their folder ----
 
 guard_is_needed() {
     start_time "$guard" && [ "$started" = "$guarded_time" ]
+}
+
+# keep_members: adds to `kept`, words "PID:START-TIME", what runs by the notes in the folder, and drops what has ended.
+keep_members() {
+    found=$kept kept=''
+    for note in "$FOLDER"/*.pid; do
+        [ "$note" = "$FOLDER/guard.pid" ] || ! runs_still "$note" || found="$found $noted_pid:$noted_time"
+    done
+    for one in $found; do
+        case "$kept " in
+        *" $one "*) continue ;;
+        esac
+        start_time "${one%:*}" || continue
+        [ "$started" != "${one#*:}" ] || kept="$kept $one"
+    done
+}
+
+# Somebody has deleted the folder, and not ended what runs there.
+kill_kept() {
+    for one in $kept; do
+        kill -KILL "${one%:*}" 2>/dev/null || true
+    done
+    exit 0
 }
 
 start_guard() {
@@ -321,8 +344,10 @@ start_guard() {
     guarded_time=$started
     (
         trap '' HUP INT QUIT
+        kept=''
         while guard_is_needed; do
-            [ -d "$FOLDER" ] || exit 0
+            keep_members
+            [ -d "$FOLDER" ] || kill_kept
             sleep 1
         done
         rm -f -- "$FOLDER/guard.pid" # it is us
@@ -445,8 +470,8 @@ values) kind_values ;;
 port) another_port ;;
 stop | kill | freeze | thaw) each "$VERB" $members ;;
 end)
+    end_members # if that fails, the guard stays
     stop_guard
-    end_members
     ;;
 *) usage ;;
 esac

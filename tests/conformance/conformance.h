@@ -44,7 +44,7 @@ extern struct subject subject;
 
 /* Reads the descriptor (key=value …), creates the directory, starts the server. Returns 0 or an exit code. */
 int subject_begin(int argc, char **argv);
-/* Returns false if something was left in the server. */
+/* Returns false if something was left in the server, or if it could not be ended. */
 bool subject_end(void);
 /* Calls the hook. Returns false if it failed. */
 bool subject_hook(const char *verb);

@@ -7,7 +7,7 @@
  *                   unreachable server
  *   hooks=SCRIPT    called as SCRIPT VERB FOLDER. `start` prints NAME=VALUE lines, which replace @NAME@ in WHERE, and
  *                   may exit 77 to skip; `left` prints what is left in the server, nothing if all is well; `end` ends
- *                   the server. "sim": those of the sim driver
+ *                   the server: if it fails, so does the suite, and FOLDER is kept. "sim": those of the sim driver
  *   can=VERBS       further verbs of the script: restart,freeze,lose
  *   stage3=SECTION  a migration that is complete: its register, in that section's backend, admits phase new
  *   processes=no    other processes do not see the locks
@@ -42,6 +42,7 @@ static const char usage[] =
     "hook `start` printed as NAME=VALUE.\n"
     "  hooks=SCRIPT   called as SCRIPT VERB DIRECTORY: start (77: skip), left (prints what is "
     "left), end\n"
+    "                 (must succeed)\n"
     "  can=VERBS      further verbs of the script: restart (stop, start), freeze (and thaw), lose "
     "(and pass)\n"
     "  processes=no   other processes do not see the locks\n"
@@ -339,14 +340,18 @@ int subject_begin(int argc, char **argv)
 
 bool subject_end(void)
 {
+    bool ended = true;
     mortise_close(subject.looker, NULL);
     mortise_close(subject.looker, NULL);
     if (subject.hooks && strcmp(subject.hooks, "sim") == 0) {
         something_left = !sim_hook("left");
     } else if (subject.hooks) {
         something_left = run_script("left", tell_left) != 0 || something_left;
-        run_script("end", NULL);
+        ended = run_script("end", NULL) == 0;
     }
-    test_folder_remove(subject.folder);
-    return !something_left;
+    if (ended)
+        test_folder_remove(subject.folder);
+    else
+        fprintf(stderr, "the hook \"end\" has failed; kept: %s\n", subject.folder);
+    return ended && !something_left;
 }

@@ -283,6 +283,26 @@ test_pids() {
     if runs "$pid"; then wrong 'it has ended'; else ok 'it has ended'; fi
 }
 
+# another_nap PID CHILD: that process sleeps, and this is another sleep
+another_nap() {
+    local child
+    child=$(ps -o pid= --ppid "$1")
+    [ -n "$child" ] && [ "$child" != "$2" ]
+}
+
+# Somebody deletes the folder, and ends nothing. The guard has noted what runs when it sleeps again.
+test_deleted() {
+    start deleted nodes=2
+    local pids guard one
+    pids="$(pid_in deleted) $(pid_in deleted 2)" guard=$(pid_in deleted guard)
+    soon another_nap "$guard" "$(ps -o pid= --ppid "$guard")" || wrong 'the guard looks no more'
+    servers freeze deleted only=2
+    rm -rf -- "$DIR/deleted"
+    for one in $pids $guard; do
+        if soon gone "$one"; then ok 'ended with its folder'; else wrong "pid $one lives on"; fi
+    done
+}
+
 test_guard() {
     mkdir "$DIR/guard"
     sleep 100 &
@@ -310,4 +330,5 @@ test_ports
 test_refusals
 test_pids
 test_guard
+test_deleted
 [ "$failures" -eq 0 ]

@@ -194,6 +194,7 @@ class Run:
                 file.write(" ".join(f"{word}={times}" for word, times in self.strikes.counts.items()) + "\n")
 
     def end(self, keep):
+        """False: the server could not be ended. Then the folder, which says what it is, is kept: its guard tries once more."""
         self.note_faults()
         self.strikes.end()
         for slot in self.slots:
@@ -201,11 +202,14 @@ class Run:
         if self.witness:
             self.witness.end()
         self.log.close()
+        ended = True
         try:
             self.server.do("end")
         except Failure as failure:
-            tell(f"  {failure}")
-        if keep:
+            tell(f"  failed: {failure}")
+            ended = False
+        if keep or not ended:
             tell(f"  kept: {self.folder}")
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+        return ended

@@ -67,8 +67,8 @@ UNSAFE = {"overlap", "permits", "outlived", "order", "unbalanced", "lost-update"
 
 
 def run_once(name, template, settings, seed, seen=None):
-    """Returns the violations that were found, with their numbers; None if the run did not end. Adds the faults to
-    `seen`."""
+    """Returns the violations that were found, with their numbers; None if the run did not end, or its server did not. Adds
+    the faults to `seen`."""
     tell(f"{name}: seed={seed}")
     run, found = Run(name, template, settings, seed), None
     good = False
@@ -92,7 +92,8 @@ def run_once(name, template, settings, seed, seen=None):
         signal.alarm(0)
         if seen:
             seen.add(run.strikes)
-        run.end(keep=not good or os.environ.get("MORTISE_TORTURE_KEEP") == "1")
+        if not run.end(keep=not good or os.environ.get("MORTISE_TORTURE_KEEP") == "1"):
+            found = None
     return found
 
 
