@@ -407,6 +407,7 @@ static bool look(struct driver *driver, int64_t now_ns)
     tell_of_log(driver);
     if (now_ns >= driver->touch_ns) {
         files_touch(driver);
+        inbox_touch(driver);
         driver->touch_ns = now_ns + TOUCH_EVERY_NS;
     }
     if (now_ns >= driver->inside_ns) {

@@ -207,6 +207,11 @@ void transactions_drop(struct driver *driver); /* what waits */
 bool inbox_ready(struct driver *driver);   /* makes it, if need be */
 bool inbox_is_lost(struct driver *driver); /* somebody removed it */
 void inbox_close(struct driver *driver);
+/* Whether the folder that this client has open is the one that others find; if not, it opens that one, or makes it. True: it
+ * has another one now. */
+bool inbox_folder_is_in_place(const struct driver *driver);
+bool inbox_renew_folder(struct driver *driver);
+void inbox_touch(const struct driver *driver); /* the folder and the socket, as files_touch() does */
 bool inbox_is_id(const char *text); /* a name that an inbox could have */
 /* The next name that somebody told of; its length, 0: none. */
 size_t inbox_receive(struct driver *driver, char *name, size_t size);

@@ -46,11 +46,19 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* The folder was removed, and perhaps another client made it again: then our descriptor leads nowhere. */
-static bool renew_folder(struct driver *driver)
+bool inbox_folder_is_in_place(const struct driver *driver)
 {
-    struct stat about;
-    if (fstat(driver->wake_folder, &about) == 0 && about.st_nlink > 0)
+    char folder[PATH_MAX + 8];
+    struct stat ours, there;
+    snprintf(folder, sizeof(folder), "%s-wake", driver->path);
+    return fstat(driver->wake_folder, &ours) == 0 && lstat(folder, &there) == 0 &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/* The folder was removed, and perhaps another client made it again: then our descriptor leads nowhere. */
+bool inbox_renew_folder(struct driver *driver)
+{
+    if (inbox_folder_is_in_place(driver))
         return false;
     int fd = path_open_wake_folder(driver);
     if (fd < 0)
@@ -113,7 +121,7 @@ static bool bind_inbox(struct driver *driver, int fd)
     id_text(&driver->locks.inbox, id);
     struct sockaddr_un address = address_of(driver, id);
     int rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
-    if (rc != 0 && renew_folder(driver)) {
+    if (rc != 0 && inbox_renew_folder(driver)) {
         address = address_of(driver, id);
         rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
     }
@@ -171,6 +179,16 @@ void inbox_close(struct driver *driver)
     driver->locks.hears = false;
 }
 
+void inbox_touch(const struct driver *driver)
+{
+    char id[ID_TEXT];
+    futimens(driver->wake_folder, NULL);
+    if (driver->inbox_fd < 0)
+        return;
+    id_text(&driver->locks.inbox, id);
+    utimensat(driver->wake_folder, id, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
 /* ---- messages ---------------------------------------------------------------------------------- */
 
 /* A message only makes a client ask again: nobody gets a lock by what a message says. */
@@ -211,7 +229,7 @@ static bool renew_outbox(struct driver *driver)
 /* ENOENT in a folder that was removed says nothing about the inboxes in the new one. */
 static bool says_gone(struct driver *driver, int code, bool *again)
 {
-    *again = code == ENOENT && renew_folder(driver);
+    *again = code == ENOENT && inbox_renew_folder(driver);
     return !*again && (code == ECONNREFUSED || code == ENOENT);
 }
 

@@ -6,7 +6,8 @@
  * header that is no longer true. With many processes that write all the time, that happens. So SQLite's
  * own checkpoints are off, and ours keep away from that state: one process at a time (flock on the folder
  * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
- * holds a frame that nobody has copied, and as long as that is so nobody begins it anew.
+ * holds a frame that nobody has copied, and as long as that is so nobody begins it anew. If somebody has removed the
+ * folder, those who opened the file later have another one: only the lock of the one that is in its place counts.
  * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
  * A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log says so:
  * others that wait for a lock of this client cannot tell it from a notification that was lost.
@@ -55,11 +56,13 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
     int frames = 0, copied = 0;
     int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
+    inbox_renew_folder(driver);
     if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
     int rc = touch ? database_write(driver, TEXT_TOUCH) : SQLITE_OK;
-    if (files_index_is_other(driver))
-        rc = SQLITE_BUSY; /* whoever has another one copies nothing before the folder is unlocked */
+    if (files_index_is_other(driver) || !inbox_folder_is_in_place(driver))
+        rc =
+            SQLITE_BUSY; /* whoever has another index copies nothing before the folder is unlocked */
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);

@@ -1,0 +1,141 @@
+/* test_sqlite_folder.c - somebody removes the folder of the sockets of the SQLite module while it is in use. Checkpoints
+ * exclude each other by that folder. Also: it looks as if it were in use to programs that delete what is old. */
+#include "sqlite_host.h"
+
+#include <sys/file.h>
+
+#define LOOK (11 * MS)              /* the module looks again after this */
+#define LONG_LOG (INT64_C(2) << 20) /* it is copied when it has half of that */
+#define TEN_DAYS_S 864000
+
+static const char *path;
+
+/* ---- removed ------------------------------------------------------------------------------------------- */
+
+/* The first bytes of the log change when it begins anew, after all of it was copied. Returns its size. */
+static off_t read_log(char *begin)
+{
+    char file[PATHS_MAX];
+    struct stat about = {.st_size = 0};
+    int fd = open(joined(file, path, "-wal"), O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0 && fstat(fd, &about) == 0 && read(fd, begin, 32) == 32);
+    close(fd);
+    return about.st_size;
+}
+
+static void take_turns(struct client *client, int rounds)
+{
+    struct call lock;
+    for (int i = 0; i < rounds; i++) {
+        CU_ASSERT_EQUAL(acquire(client, &lock, "a", 0), MORTISE_OK);
+        CU_ASSERT_EQUAL(release(client, &lock), MORTISE_OK);
+    }
+}
+
+/* A client that has the folder which was removed does not copy the log while another one, which came later, has the lock of
+ * the one that is there now. */
+static void test_removed(void)
+{
+    struct client client, late;
+    char wake[PATHS_MAX], before[32], now[32];
+    path = database("removed");
+    joined(wake, path, "-wake");
+    OPEN_OK(&client, "path", path);
+    take_turns(&client, 1);
+    remove_tree(wake);
+    OPEN_OK(&late, "path", path);
+    int fd = open(wake, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(flock(fd, LOCK_EX | LOCK_NB), 0);
+    read_log(before);
+    for (int i = 0; i < 50 && read_log(now) < LONG_LOG; i++)
+        take_turns(&client, 100);
+    CU_ASSERT_TRUE(read_log(now) >= LONG_LOG);
+    CU_ASSERT_EQUAL(memcmp(before, now, sizeof now), 0);
+    flock(fd, LOCK_UN);
+    for (int i = 0; i < 10 && memcmp(before, now, sizeof now) == 0; i++) {
+        take_turns(&client, 100);
+        read_log(now);
+    }
+    CU_ASSERT_NOT_EQUAL(memcmp(before, now, sizeof now), 0);
+    close(fd);
+    client_close(&late);
+    client_close(&client);
+}
+
+/* Nobody else is there: the client makes it again, and goes on. */
+static void test_removed_alone(void)
+{
+    struct client client;
+    char wake[PATHS_MAX], before[32], now[32];
+    path = database("alone");
+    OPEN_OK(&client, "path", path);
+    take_turns(&client, 1);
+    remove_tree(joined(wake, path, "-wake"));
+    read_log(before);
+    take_turns(&client, 1000);
+    read_log(now);
+    CU_ASSERT_NOT_EQUAL(memcmp(before, now, sizeof now), 0);
+    CU_ASSERT_EQUAL(access(wake, F_OK), 0);
+    client_close(&client);
+}
+
+/* ---- what is old is deleted ---------------------------------------------------------------------------- */
+
+/* Of the only one. */
+static void find_socket(const char *wake, char *file)
+{
+    char name[PATHS_MAX] = "";
+    const struct dirent *entry;
+    DIR *stream = opendir(wake);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(stream);
+    while ((entry = readdir(stream)) != NULL)
+        if (entry->d_name[0] != '.')
+            snprintf(name, sizeof name, "/%s", entry->d_name);
+    closedir(stream);
+    CU_ASSERT_NOT_EQUAL_FATAL(name[0], '\0');
+    joined(file, wake, name);
+}
+
+static time_t age_of(const char *file)
+{
+    struct stat about = {.st_mtime = 0};
+    CU_ASSERT_EQUAL(stat(file, &about), 0);
+    return time(NULL) - about.st_mtime;
+}
+
+static void test_never_old(void)
+{
+    struct timespec old[2] = {{.tv_sec = time(NULL) - TEN_DAYS_S},
+                              {.tv_sec = time(NULL) - TEN_DAYS_S}};
+    struct client client, holder;
+    struct call lock, waiting;
+    char wake[PATHS_MAX], socket[PATHS_MAX];
+    path = database("old");
+    joined(wake, path, "-wake");
+    OPEN_OK(&client, "path", path);
+    OPEN_OK(&holder, "path", path);
+    CU_ASSERT_EQUAL(acquire(&holder, &lock, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(acquire(&client, &waiting, "a", 0), MORTISE_BUSY);
+    find_socket(wake, socket);
+    CU_ASSERT_EQUAL(utimensat(AT_FDCWD, wake, old, 0), 0);
+    CU_ASSERT_EQUAL(utimensat(AT_FDCWD, socket, old, 0), 0);
+    clock_shift_ns += LOOK;
+    inspect(&client, "a"); /* not each time that it looks */
+    CU_ASSERT_TRUE(age_of(wake) >= TEN_DAYS_S && age_of(socket) >= TEN_DAYS_S);
+    clock_shift_ns += 3600000 * MS;
+    inspect(&client, "a");
+    CU_ASSERT_TRUE(age_of(wake) < 3600 && age_of(socket) < 3600);
+    client_close(&holder);
+    client_close(&client);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"removed and made by another client", test_removed},
+        {"removed", test_removed_alone},
+        {"never old", test_never_old},
+        CU_TEST_INFO_NULL,
+    };
+    return host_run("sqlite folder", tests);
+}
