@@ -13,7 +13,8 @@
 #define STACK_SIZE (256 * 1024UL)
 #define STEPS_MAX 64 /* of a call that is to end */
 /* A server names the plugin that the client is to use. Not these: `dialog` asks at the terminal, `mysql_clear_password`
- * sends the password as it is, and Kerberos looks up names. */
+ * sends the password as it is, and Kerberos looks up names. Without TLS, `caching_sha2_password` and
+ * `sha256_password` encrypt it with a key that the other side sends: see protocol.md. */
 #define AUTH_PLUGINS                                                                               \
     "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec"
 

@@ -32,8 +32,9 @@ static void warn_of_plain_text(const struct driver *driver)
             continue;
         driver->remote.locks.host->log(
             driver->remote.locks.host, 4,
-            "mysql: the connection to %.100s is not encrypted, and the server is not verified: say "
-            "tls = yes (no ends this warning)",
+            "mysql: the connection to %.100s is not encrypted, and the server is not verified, so "
+            "another one could answer, and learn the password: say tls = yes (no ends this "
+            "warning)",
             driver->remote.hosts.at[i].name);
         return;
     }
