@@ -70,7 +70,7 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 /* The server reads what is between M! and the end of the comment only if it is MariaDB. A transaction waits for this client only
  * if one of its statements failed: until the ROLLBACK. A client that is stopped then would keep rows locked for wait_timeout. */
 const char sql_settings[] =
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;"
     "SET SESSION autocommit=1,sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
     "timestamp=DEFAULT,completion_type=0,innodb_lock_wait_timeout=$a,lock_wait_timeout=$b"
     "/*M!100101 ,max_statement_time=$b */"

@@ -435,7 +435,8 @@ static void test_server_settings(void)
     ask("SET GLOBAL sql_mode = "
         "'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,ORACLE,PAD_CHAR_TO_FULL_LENGTH'; "
         "SET GLOBAL time_zone = '+13:00'; SET GLOBAL autocommit = 0; "
-        "SET GLOBAL tx_isolation = 'SERIALIZABLE'; SET GLOBAL completion_type = 1; "
+        "SET GLOBAL tx_isolation = 'SERIALIZABLE'; SET GLOBAL tx_read_only = 1; "
+        "SET GLOBAL completion_type = 1; "
         "SET GLOBAL character_set_server = 'ucs2'; SET GLOBAL collation_connection = "
         "'latin1_german1_ci'; "
         "SET GLOBAL init_connect = 'SET SESSION timestamp = 1000000000, group_concat_max_len = 5'");
@@ -450,7 +451,8 @@ static void test_server_settings(void)
     mortise_close(client, NULL);
     ask("SET GLOBAL sql_mode = DEFAULT; SET GLOBAL time_zone = 'SYSTEM'; SET GLOBAL autocommit = "
         "1; "
-        "SET GLOBAL tx_isolation = 'REPEATABLE-READ'; SET GLOBAL completion_type = 0; "
+        "SET GLOBAL tx_isolation = 'REPEATABLE-READ'; SET GLOBAL tx_read_only = 0; "
+        "SET GLOBAL completion_type = 0; "
         "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
 }
 
