@@ -6,8 +6,8 @@ the same build. A machine
 that stands still for seconds can make a test fail although the product is right. Such a test passes when it runs again alone:
 it is printed as FLAKY, and docs/testing.md lists it until it is repaired.
 
-A failure that shows a defect is final, however rare it is: a report of a sanitizer, a crash, or a line that begins with
-"FINDING:", which the checker of the torture prints for two holders, a token out of order or a lost update.
+A failure that shows a defect is final, however rare it is: a report of a sanitizer, a crash, also of a process that the test
+has started, or a line that begins with "FINDING:", which tests print for two holders, a token out of order or a lost update.
 
 Exits 0 if no failure is left, 1 if one is, 2 if a file cannot be read."""
 import re
@@ -16,7 +16,11 @@ import sys
 import xml.etree.ElementTree as xml
 
 DEFECT = re.compile(r"(?m)^FINDING:|AddressSanitizer|LeakSanitizer|ThreadSanitizer|\bruntime error:"
-                    r"|Segmentation fault|SIGSEGV|SIGABRT|Aborted \(core dumped\)|\bAssertion `.*' failed")
+                    r"|Segmentation fault|SIGSEGV|SIGABRT|Aborted \(core dumped\)|\bAssertion `.*' failed"
+                    # of children: what test_reap() and Python say, and what glibc and C++ print before they end a process
+                    r"|died by SIG(?:ILL|ABRT|BUS|FPE|SEGV)\b|\b(?:exit code |returncode=)-(?:4|6|7|8|11)\b"
+                    r"|\b(?:free|malloc|realloc|munmap_chunk)\(\): |double free or corruption|corrupted (?:size vs|double-linked)"
+                    r"|(?:stack smashing|buffer overflow) detected|terminate called")
 MOST = 8  # that many failures are no bad luck
 
 

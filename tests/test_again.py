@@ -41,8 +41,13 @@ DEFECT = "FAILED {}: what it shows is a defect; it does not run again"
 check("a test that fails once", {"good": "exit 0", "once": once}, 0, FLAKY.format("once"))
 check("a test that always fails", {"bad": "exit 1", "once": once}, 1, "FAILED bad: twice", FLAKY.format("once"))
 for text in ("FINDING: a: overlap=1", "==1==ERROR: AddressSanitizer: heap-use-after-free", "WARNING: ThreadSanitizer: data race",
-             "ERROR: LeakSanitizer: detected memory leaks", "a.c:3:5: runtime error: signed integer overflow"):
+             "ERROR: LeakSanitizer: detected memory leaks", "a.c:3:5: runtime error: signed integer overflow",
+             "process 17 died by SIGBUS", "fighter 2 ended by itself: exit code -11", "CompletedProcess(args=[], returncode=-6)",
+             "double free or corruption (out)", "free(): invalid pointer", "*** stack smashing detected ***: terminated",
+             "terminate called after throwing an instance of std::logic_error"):
     check(text, {"defect": lambda folder, name, text=text: once(folder, name, text)}, 1, DEFECT.format("defect"))
+for text in ("process 17 has gone: exit code -9", "exit code -15", "exit code 11", "returncode=-9", "returncode=1"):
+    check(text, {"killed": lambda folder, name, text=text: once(folder, name, text)}, 0, FLAKY.format("killed"))
 check("a crash", {"crash": lambda folder, name: once(folder, name, end="kill -SEGV $$")}, 1, DEFECT.format("crash"))
 check("an abort", {"abort": lambda folder, name: once(folder, name, end="kill -ABRT $$")}, 1, DEFECT.format("abort"))
 check("too many", {f"once{i}": once for i in range(9)}, 1, "FAILED: 9 tests; none of them runs again")

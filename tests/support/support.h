@@ -58,7 +58,7 @@ bool test_say(struct test_process *process, const char *format, ...)
 bool test_hear(struct test_process *process, char *line, size_t size, int64_t timeout_ms);
 /* Sends the signal, if the process is there. */
 bool test_signal(struct test_process *process, int signal);
-/* Waits for its end and forgets it. The status of waitpid; -1: it did not end within timeout_ms. */
+/* Waits for its end and forgets it. The status of waitpid; -1: it did not end within timeout_ms. Says on stderr if it crashed. */
 int test_reap(struct test_process *process, int64_t timeout_ms);
 /* Ends it with SIGKILL, if it is there, and reaps it. */
 void test_kill(struct test_process *process);
