@@ -165,7 +165,8 @@ static void spin(char **words, mortise_mode mode, bool (*visit)(const char *path
             client, words[1], MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .mode = mode),
             &lease, &error);
         if (status == MORTISE_OK && !visit(words[2])) {
-            printf("INVALID cannot %s in %s\n", words[0], words[2]);
+            bool lost = mortise_state(lease) == MORTISE_STATE_LOST; /* so others may be inside */
+            printf("%s cannot %s in %s\n", lost ? "LOST" : "INVALID", words[0], words[2]);
             return;
         }
         if (status == MORTISE_OK)

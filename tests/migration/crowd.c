@@ -48,7 +48,7 @@ static void meet(const struct holder *mine)
         if (strangers && is_held(other->lease) && is_held(mine->lease)) {
             atomic_store(&wrong, true);
             fprintf(stderr,
-                    "crowd: old and new hold a lease at one instant (tokens %" PRIu64 ", %" PRIu64
+                    "FINDING: old and new hold a lease at one instant (tokens %" PRIu64 ", %" PRIu64
                     ")\n",
                     mortise_token(other->lease), mortise_token(mine->lease));
         }

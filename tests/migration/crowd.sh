@@ -78,4 +78,5 @@ exec 3>&-
 cat <&4
 code=0
 wait "$crowd" || code=$?
+[ "$code" -lt 128 ] || fail "it died by SIG$(kill -l "$code")"
 [ "$code" -eq 0 ] || fail "exit code $code"
