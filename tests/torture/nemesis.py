@@ -49,7 +49,7 @@ import re
 import signal
 import sys
 
-from arena import Failure, can_enclose, tell
+from arena import Failure, Finding, can_enclose, tell
 from campaign import Run
 from plan import FAULTS
 
@@ -88,6 +88,8 @@ def run_once(name, template, settings, seed, seen=None):
             good, found = False, None
     except Failure as failure:
         tell(f"  failed: {failure}")
+        if isinstance(failure, Finding):
+            tell(f"FINDING: {name}: seed={seed}: {failure}")
     finally:
         signal.alarm(0)
         if seen:
