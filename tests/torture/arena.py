@@ -211,6 +211,7 @@ class Slot:
         if settings["load"]:
             environment["GLIBC_TUNABLES"] = KEEP_NOTHING
         program = [os.environ["MORTISE_TORTURE"]]
+        more = ["broken=1"] if settings["find"] else []
         if self.number < settings["python"]:
             program = os.environ["MORTISE_TORTURE_PYTHON"].split()
         self.enclosed = settings["namespaces"] and self.number % 2 == 1
@@ -222,7 +223,7 @@ class Slot:
                  ",".join(f"name{i}" for i in range(settings["names"])),
                  f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
                  *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "calm_ttl", "long", "hold", "pause",
-                                                        "plain", "modes"))], stderr, environment)
+                                                        "plain", "modes")), *more], stderr, environment)
 
     def set_clock(self, ahead_s):
         """The time of day that the process sees; whoever comes after it sees that too."""

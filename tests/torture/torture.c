@@ -4,14 +4,15 @@
  * (nemesis.py).
  *
  *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [calm_ttl=MS] [long=N] [hold=MS]
- *             [pause=MS] [plain=1] [modes=1|2]
+ *             [pause=MS] [plain=1] [modes=1|2] [broken=1]
  *
  * Of a hundred holds of the first name, `long` (60) last for up to `hold` (three times the ttl); of the other names
  * one of a hundred does. So faults hit holders, and there are many cycles. Whenever a holder checks its lease and it
  * is not LOST, the holder records that for the checker, with an instant from before the check. No hold is long once
  * all is calm. Each thread pauses for up to `pause` (0) between two acquires. With `plain` every hold lasts for up to
  * `hold`, and no token protects the counters. With `modes` most leases are shared: their holders read the counter twice,
- * and some writers downgrade their lease and go on reading. With modes=2, each third name has two permits.
+ * and it must be the same, and some writers downgrade their lease and go on reading. With modes=2, each third name has two
+ * permits. With `broken` the server does not keep its promise, so it need not be the same.
  *
  * The first line out is "ready", or a status and its message. Commands on stdin, one line each:
  *   calm    the last fault has ended: from now on every caller waits as long as it takes, and asks for calm_ttl (20 s), so
@@ -58,7 +59,7 @@ static size_t name_count;
 static const char *folder;
 static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, calm_ttl_ms = 20000;
 static int64_t long_share = 60;
-static int64_t hold_ms, pause_ms, plain, modes;
+static int64_t hold_ms, pause_ms, plain, modes, broken;
 static int plain_fds[NAMES_MAX];
 
 static void tell_counts(void)
@@ -165,16 +166,19 @@ static void add_one_plainly(struct fighter *fighter, mortise_lease *lease, size_
     count(WRITE, mortise_state(lease) == MORTISE_STATE_LOST ? MORTISE_LOST : MORTISE_OK);
 }
 
-/* Reads, thinks, and reads again. */
+/* Reads, thinks, and reads again. Who stood still, and writes late, is refused since the first time: his token is older. */
 static void read_twice(struct fighter *fighter, mortise_lease *lease, size_t number,
                        int64_t think_ms)
 {
-    uint64_t value, token = mortise_token(lease);
+    uint64_t value, again, token = mortise_token(lease);
     if (!look(lease, number) || !ask_counter(fighter, number, token, &value))
         return;
     work(think_ms);
-    if (look(lease, number) && ask_counter(fighter, number, token, &value))
-        count(READ, MORTISE_OK);
+    if (!look(lease, number) || !ask_counter(fighter, number, token, &again))
+        return;
+    if (again != value && !broken && mortise_state(lease) != MORTISE_STATE_LOST)
+        complain("the counter", names[number], "it changed while it was read");
+    count(READ, MORTISE_OK);
 }
 
 static void read_twice_plainly(struct fighter *fighter, mortise_lease *lease, size_t number,
@@ -373,7 +377,7 @@ static bool set_argument(const char *argument)
     } keys[] = {{"threads=", &threads}, {"clients=", &clients},      {"seed=", &seed},
                 {"ttl=", &ttl_ms},      {"calm_ttl=", &calm_ttl_ms}, {"long=", &long_share},
                 {"hold=", &hold_ms},    {"pause=", &pause_ms},       {"plain=", &plain},
-                {"modes=", &modes}};
+                {"modes=", &modes},     {"broken=", &broken}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t length = strlen(keys[i].key);
         char *end;
