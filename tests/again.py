@@ -2,14 +2,15 @@
 """again.py REPORT LOG COMMAND… - runs the failed tests of a CTest report once more, each alone.
 
 REPORT and LOG are the files that `ctest --output-junit REPORT --output-log LOG` wrote; COMMAND is a ctest command line for
-the same build. A machine
-that stands still for seconds can make a test fail although the product is right. Such a test passes when it runs again alone:
-it is printed as FLAKY, and docs/testing.md lists it until it is repaired.
+the same build. A machine that stands still for seconds can make a test fail although the product is right. Such a test passes
+when it runs again alone: it is printed as FLAKY, and docs/testing.md lists it until it is repaired. A line
+"MORTISE_…_SEED=NUMBER,NUMBER…" of its output is put into its environment, so that it does not try other seeds.
 
 A failure that shows a defect is final, however rare it is: a report of a sanitizer, a crash, also of a process that the test
 has started, or a line that begins with "FINDING:", which tests print for two holders, a token out of order or a lost update.
 
 Exits 0 if no failure is left, 1 if one is, 2 if a file cannot be read."""
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ DEFECT = re.compile(r"(?m)^FINDING:|AddressSanitizer|LeakSanitizer|ThreadSanitiz
                     r"|died by SIG(?:ILL|ABRT|BUS|FPE|SEGV)\b|\b(?:exit code |returncode=)-(?:4|6|7|8|11)\b"
                     r"|\b(?:free|malloc|realloc|munmap_chunk)\(\): |double free or corruption|corrupted (?:size vs|double-linked)"
                     r"|(?:stack smashing|buffer overflow) detected|terminate called")
+SEED = re.compile(r"(?m)^(MORTISE_[A-Z]+_SEED)=([0-9,]+)$")
 MOST = 8  # that many failures are no bad luck
 
 
@@ -36,9 +38,9 @@ def shows_defect(word, output):
     return word not in ("Failed", "Timeout", "Not Run") or DEFECT.search(output) is not None
 
 
-def passes_alone(command, name):
+def passes_alone(command, name, output):
     return subprocess.run([*command, "-R", f"^{re.escape(name)}$", "--output-on-failure", "--no-tests=error"],
-                          check=False).returncode == 0
+                          env=os.environ | dict(SEED.findall(output)), check=False).returncode == 0
 
 
 def main():
@@ -60,10 +62,10 @@ def main():
         print(f"FAILED: {len(failed)} tests; none of them runs again")
         return 1
     left = len(final)
-    for name, _, _ in failed:
+    for name, _, output in failed:
         if name in final:
             continue
-        if passes_alone(sys.argv[3:], name):
+        if passes_alone(sys.argv[3:], name, output):
             print(f"FLAKY {name}: it failed beside others and passed alone")
         else:
             print(f"FAILED {name}: twice")

@@ -46,6 +46,7 @@ for text in ("FINDING: a: overlap=1", "==1==ERROR: AddressSanitizer: heap-use-af
              "double free or corruption (out)", "free(): invalid pointer", "*** stack smashing detected ***: terminated",
              "terminate called after throwing an instance of std::logic_error"):
     check(text, {"defect": lambda folder, name, text=text: once(folder, name, text)}, 1, DEFECT.format("defect"))
+check("a seed", {"fresh": "[ \"$MORTISE_A_SEED\" = 1,23 ] && exit 0; echo MORTISE_A_SEED=1,23; exit 1"}, 0, FLAKY.format("fresh"))
 for text in ("process 17 has gone: exit code -9", "exit code -15", "exit code 11", "returncode=-9", "returncode=1"):
     check(text, {"killed": lambda folder, name, text=text: once(folder, name, text)}, 0, FLAKY.format("killed"))
 check("a crash", {"crash": lambda folder, name: once(folder, name, end="kill -SEGV $$")}, 1, DEFECT.format("crash"))

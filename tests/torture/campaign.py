@@ -15,6 +15,7 @@ from strikes import Strikes
 from witness import Witness
 
 UNREACHABLE = 69  # exit code: half a step may have been taken, and it can be repeated
+LOOK_S = 0.2
 GETTING_ON = 5  # acquisitions of a process, and one of each name
 # What a call may end with where nothing is broken, but there is much to do. Only acquires end without success: of those
 # that would not wait, or not for longer, or were canceled. All time-outs of a load are longer than it makes anything wait.
@@ -130,18 +131,31 @@ class Run:
         """Claims of the dead end by themselves; nothing may be there after that. Nor may connections, of a witness either."""
         if self.witness:
             self.witness.end()
-        until = time.monotonic() + 30 + self.settings["calm_ttl"] / 1000
-        while (left := self.left_by_list() + self.server.left()) and time.monotonic() < until:
-            time.sleep(0.2)
+        patience_s = 30 + self.settings["calm_ttl"] / 1000
+        give_up = time.monotonic() + patience_s
+        # So many looks, not so many seconds: what is left is a finding, and a machine that stands still meanwhile ends no claim.
+        for _ in range(int(patience_s / LOOK_S)):
+            fails, listed = self.left_by_list()
+            left = listed + self.server.left()
+            if not fails and not left:
+                return
+            if fails and time.monotonic() > give_up:
+                break
+            time.sleep(LOOK_S)
+        if fails:
+            raise Failure(f"mortise list: {fails}")
         for text in left:
             self.write("left", text=text)
 
     def left_by_list(self):
+        """(why it cannot say that, or "", and the claims)"""
         for slot in self.slots:
             slot.say_proxies("pass")
         done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", self.slots[0].config, "list"],
                               capture_output=True, text=True, check=False)
-        return done.stdout.splitlines() if done.returncode == 0 else [done.stderr]
+        if done.returncode == 0:
+            return "", done.stdout.splitlines()
+        return f"exit code {done.returncode}: {done.stderr}", []
 
     def check(self):
         history = f"{self.folder}/history"
