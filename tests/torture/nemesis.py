@@ -38,11 +38,12 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         may grow, except leak=N bytes for each acquisition (8). No proxies
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. If they are set,
-$MORTISE_TORTURE_SECONDS is the length of a run, $MORTISE_TORTURE_SEED the only seeds (those that failed are
-printed for tests/again.py: "MORTISE_TORTURE_SEED=1,23"), and $MORTISE_TORTURE_SEEDS the number of fresh seeds after the given one;
-with MORTISE_NIGHTLY=1 twelve seconds (a load: half a minute or one) and four. If all runs of a row together last for five minutes, each
-kind of fault must have occurred, and at least one fault in twenty seconds; report.py looks at all rows of a shorter night. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to $MORTISE_TORTURE_REPORT/NAME, which
-report.py sums up.
+$MORTISE_TORTURE_SECONDS is the length of a run, $MORTISE_TORTURE_SEED the only seeds (those that failed are printed for
+tests/again.py: "MORTISE_TORTURE_SEED=1,23"), and $MORTISE_TORTURE_SEEDS the number of fresh seeds after the given one; with
+MORTISE_NIGHTLY=1 twelve seconds (a load: half a minute or one) and four. In each row at least one fault must have occurred; if all
+runs of a row together last for five minutes at night, each kind, and at least one fault in twenty seconds; report.py looks at all
+rows of a shorter night. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to
+$MORTISE_TORTURE_REPORT/NAME, which report.py sums up.
 Exit code 0: all is well; 1: not, and the directory with the histories is kept and printed; 77: no server."""
 import os
 import random
@@ -158,8 +159,13 @@ class Seen:
         self.kinds |= strikes.kinds
         self.number += sum(strikes.counts.values())
 
-    def is_enough(self, settings, runs):
-        if settings["seconds"] * runs < LONG_S or not settings["faults"]:
+    def is_enough(self, settings, runs, at_night):
+        if not settings["faults"]:
+            return True
+        if self.number == 0:
+            tell("  not one fault")
+            return False
+        if not at_night or settings["seconds"] * runs < LONG_S:
             return True  # a short run need not have all faults
         missing, wanted = set(settings["faults"]) - self.kinds, settings["seconds"] * runs / EVERY_S
         if missing or self.number < wanted:
@@ -191,7 +197,7 @@ def main():
     bad = [seed for seed in seeds if run_once(name, template, settings, seed, seen) != {}]
     if bad:
         tell(f"MORTISE_TORTURE_SEED={','.join(map(str, bad))}")
-    return not bad and (not at_night or seen.is_enough(settings, len(seeds)))
+    return not bad and seen.is_enough(settings, len(seeds), at_night)
 
 
 if __name__ == "__main__":
