@@ -115,6 +115,7 @@ class Strikes:
 
     def break_witness(self, fault, until):
         witness = self.run.witness
+        witness.check()  # one that has crashed would be replaced
         if fault == "witness-kill":
             witness.end()
             self.later(until, self.mend_witness)
