@@ -71,7 +71,7 @@ def every_response_is_closed_to_others(folder):
     assert serve.ask("/?prefix=x")[0] == 200 and serve.ask("/" + "x" * 20000)[0] in (414, 431)
     html = serve.ask("/")[2].decode()
     assert "style=" not in html and not re.search(r"<script(?! src)|\son\w+=", html)  # the policy would refuse it
-    serve.end()
+    assert serve.end() == 0
 
 
 def a_name_of_another_site_is_refused(folder):
@@ -83,7 +83,7 @@ def a_name_of_another_site_is_refused(folder):
         for path in ("/", "/locks.json", "/healthz"):
             assert serve.ask(path, Host=host)[0] == 403, host
     assert serve.ask("/", Host=None)[0] in (400, 403)
-    serve.end()
+    assert serve.end() == 0
 
 
 def the_token(folder):
@@ -122,7 +122,7 @@ def the_token(folder):
     assert serve.ask("/")[1]["www-authenticate"].startswith("Basic ")
     assert serve.ask("/healthz")[0] in (200, 503)  # a probe has no token
     assert serve.ask("/locks.json", Authorization="Bearer " + TOKEN, Host="evil.example")[0] == 403
-    serve.end()
+    assert serve.end() == 0
 
 
 def of_other_hosts(folder, host):
@@ -205,7 +205,8 @@ def one_listing_for_all(folder):
     holder.say("release")
     until("the one after", lambda: quick.json()["held"] == 0)
     assert quick.json()["expired"] == 0  # a release is none
-    serve.end(), quick.end(), holder.kill()
+    assert serve.end() == 0 and quick.end() == 0
+    holder.kill()
 
 
 def soon_after_the_boot(folder):
@@ -351,7 +352,8 @@ def an_expired_claim_is_counted(folder):
     shown = serve.json()
     assert shown["expired"] == 1 and sum(shown["history"]["expired"]) == 1, shown
     assert serve.metric("mortise_backend_expired_total") == 1
-    serve.end(), other.kill()
+    assert serve.end() == 0
+    other.kill()
 
 
 def a_socket_from_systemd(folder):
@@ -408,7 +410,7 @@ def what_is_refused_at_the_start(folder):
     serve = Serve(folder, where)
     code, says = refused(where, "--listen", "127.0.0.1:%d" % serve.port)
     assert code == 75 and "another program listens there" in says, (code, says)
-    serve.end()
+    assert serve.end() == 0
 
 
 def metrics_are_few_and_valid(folder):
@@ -440,7 +442,8 @@ def metrics_are_few_and_valid(folder):
         sample = {f.name: f for f in parse(subset)}["mortise_backend_held"].samples[0]
         assert sample.labels["prefix"] == 'odd"\\\\\\n/', sample
     assert subprocess.run([COMMAND, "-C", where, "list", "--prometheus", "--json"], capture_output=True).returncode == 64
-    serve.end(), holder.kill()
+    assert serve.end() == 0
+    holder.kill()
 
 
 def metrics_of_what_cannot_be_opened(folder):

@@ -91,7 +91,7 @@ def contention_and_a_loss(folder):
     other.say("release")
     until("pool is free", lambda: len(listed(where)) < 3)
     other.kill()
-    serve.end()
+    assert serve.end() == 0
     # the page outlives the server, and says so
     assert browser.until("document.getElementById('state').textContent == 'No connection'")
     assert "has not answered this page" in text("trouble")
@@ -111,7 +111,8 @@ def names_that_try_to_be_html(folder):
     assert "hacked" not in browser.run("document.title")
     assert browser.run("document.documentElement.scrollWidth") == 360  # not even 500 bytes make it wider
     assert browser.complaints() == [], browser.complaints()  # the policy had nothing to refuse
-    holder.kill(), serve.end()
+    holder.kill()
+    assert serve.end() == 0
 
 
 def by_keyboard(folder):
@@ -141,7 +142,8 @@ def by_keyboard(folder):
     browser.key("Enter", "\r")
     assert [row["Name"] for row in rows()] == ["two", "three", "one"]
     assert browser.run("document.querySelector('[aria-sort]').getAttribute('aria-sort')") == "descending"
-    holder.kill(), serve.end()
+    holder.kill()
+    assert serve.end() == 0
 
 
 def five_thousand_locks(folder):
@@ -157,7 +159,8 @@ def five_thousand_locks(folder):
     as_listed(where, most_waited)
     browser.run("document.getElementById('filter').value = '/49'; document.getElementById('filter').dispatchEvent(new Event('input'))")
     assert len(rows()) == 100 and text("shown") == "100 of 5,000 match"
-    holder.kill(), serve.end()
+    holder.kill()
+    assert serve.end() == 0
 
 
 def the_backend_goes(folder):
@@ -174,7 +177,8 @@ def the_backend_goes(folder):
     assert [row["Name"] for row in rows()] == ["kept"]
     redis.do("start")
     assert browser.until("document.getElementById('state').textContent == 'Live' && document.getElementById('trouble').hidden")
-    holder.kill(), serve.end()
+    holder.kill()
+    assert serve.end() == 0
 
 
 if __name__ == "__main__":

@@ -129,9 +129,13 @@ class Serve:
         return connection
 
     def end(self, number=signal.SIGTERM):
+        """Its exit code. A sanitizer has its last look then, and what it says would be gone with the folder."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(LIMIT_S)
+        code = self.process.wait(LIMIT_S)
+        if code != 0:
+            print("serve: exit code %d: %s" % (code, self.says()))
+        return code
 
 
 def listed(where, *words):

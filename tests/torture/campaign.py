@@ -3,13 +3,14 @@ checks that every fighter makes progress, and ends everything cleanly; then the 
 import glob
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
 import tempfile
 import time
 
-from arena import PATIENCE_S, Failure, Finding, Server, Slot, now_ns, tell
+from arena import COMPLAINT, PATIENCE_S, Failure, Finding, Server, Slot, now_ns, tell
 from growth import Growth
 from strikes import Strikes
 from witness import Witness
@@ -130,6 +131,7 @@ class Run:
     def look_for_left(self):
         """Claims of the dead end by themselves; nothing may be there after that. Nor may connections, of a witness either."""
         if self.witness:
+            self.witness.check()
             self.witness.end()
         patience_s = 30 + self.settings["calm_ttl"] / 1000
         give_up = time.monotonic() + patience_s
@@ -153,6 +155,8 @@ class Run:
             slot.say_proxies("pass")
         done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", self.slots[0].config, "list"],
                               capture_output=True, text=True, check=False)
+        if done.returncode < 0 or re.search(COMPLAINT, done.stderr):
+            raise Failure(f"mortise list: exit code {done.returncode}: {done.stderr}")
         if done.returncode == 0:
             return "", done.stdout.splitlines()
         return f"exit code {done.returncode}: {done.stderr}", []

@@ -7,7 +7,7 @@ import sys
 import time
 
 import rig
-from rig import BadWitness, Folder, hear, kill, run, say, until, watched
+from rig import BadWitness, Folder, hear, kill, quit_well, run, say, until, watched
 
 # stack: (server, its settings, what the section of the driver says; {} are the server's values, what it can)
 REDIS = "servers = 127.0.0.1:{PORT}\n"
@@ -94,9 +94,9 @@ def test_killed_holder(folder):
             until(lambda: any(rig.select.select([w.stdout], [], [], 0)[0] for w in waiters), "the next one holds it")
             first = next(w for w in waiters if rig.select.select([w.stdout], [], [], 0)[0])
             assert hear(first) == "held"
-            say(first, "quit")
+            quit_well(first)
             waiters.remove(first)
-        say(folder.holder(where, "other"), "quit")
+        quit_well(folder.holder(where, "other"))
 
 
 def test_killed_waiter(folder):
@@ -200,8 +200,7 @@ def test_no_good_witness(folder):
         kill(holder)
     for kind, witness, log, _, waiter in crowd:
         assert hear(waiter) == "held"
-        say(waiter, "quit")
-        assert waiter.wait() == 0
+        quit_well(waiter)
         assert lines_about_witness(log) <= 2, "more than a line for each process"
         witness.end()
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from rig import BUILD, COMMAND, HOLDER, Folder, Peer, hear, kill, run, say, until, watched
+from rig import BUILD, COMMAND, HOLDER, Folder, Peer, hear, kill, quit_well, run, say, until, watched
 
 driver = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1] in ("sqlite", "redis") else "sqlite"
 
@@ -30,7 +30,7 @@ def still_held(folder, where, name, rounds=20):
         answer = hear(trier)
         assert answer.startswith("BUSY"), f"the lock of a live process was free: {answer}"
     peer.close()
-    say(trier, "quit")
+    quit_well(trier)
 
 
 def test_killed_holder(folder):
@@ -44,10 +44,9 @@ def test_killed_holder(folder):
         watched(folder, waiter)
         kill(holder)
         assert hear(waiter) == "held"
-        say(waiter, "quit")
-        assert waiter.wait() == 0
+        quit_well(waiter)
         for name in ("a", "c"):
-            say(folder.holder(where, name), "quit")
+            quit_well(folder.holder(where, name))
     until(lambda: folder.log().count("3 of its locks released") == 3, "a line for each of them")
 
 
@@ -78,7 +77,7 @@ def test_other_ends(folder):
         else:
             kill(holder, end)
         next_one = folder.holder(where, "a")
-        say(next_one, "quit")
+        quit_well(next_one)
 
 
 def test_zombie(folder):
@@ -88,7 +87,7 @@ def test_zombie(folder):
     holder = folder.holder(where, "a")
     watched(folder, holder)
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
     with open(f"/proc/{holder.pid}/stat", encoding="ascii") as file:
         assert file.read().split(")")[1].split()[0] == "Z"
 
@@ -102,7 +101,7 @@ def test_stopped(folder):
     kill(holder, signal.SIGSTOP)
     still_held(folder, where, "a")
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_traced(folder):
@@ -128,7 +127,7 @@ sys.stdin.readline()
     still_held(folder, where, "a")
     kill(holder)
     tracer.communicate("\n")
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_forked(folder):
@@ -145,7 +144,7 @@ def test_forked(folder):
         os.kill(children.pop(), signal.SIGKILL)
         still_held(folder, where, "a")
         kill(holder)
-        say(folder.holder(where, "a"), "quit")
+        quit_well(folder.holder(where, "a"))
         os.kill(children[0], 0)
     finally:
         for child in children:
@@ -162,7 +161,7 @@ def test_closed_descriptors(folder):
     assert hear(holder) == "closed"
     still_held(folder, where, "a")
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_exec(folder):
@@ -175,7 +174,7 @@ def test_exec(folder):
     assert hear(holder) == "execed"
     still_held(folder, where, "a")
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_namespace(folder):
@@ -194,7 +193,7 @@ def test_namespace(folder):
     until(lambda: peer.ask(inside) == 1, "the process is watched under the number that the witness sees")
     peer.close()
     os.kill(inside, signal.SIGKILL)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_main_thread(folder):
@@ -207,7 +206,7 @@ def test_main_thread(folder):
     assert hear(holder) == "threaded"
     still_held(folder, where, "a")
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_witness_comes_back(folder):
@@ -223,7 +222,7 @@ def test_witness_comes_back(folder):
     folder.witness()
     watched(folder, holder)
     kill(holder)
-    say(folder.holder(where, "a"), "quit")
+    quit_well(folder.holder(where, "a"))
 
 
 def test_stopped_witness(folder):
@@ -272,7 +271,7 @@ def test_dead_backend(folder):
         holder.wait()
     kill(witness, signal.SIGCONT)
     for name in ("before", "after"):
-        say(folder.holder(alive, name), "quit")
+        quit_well(folder.holder(alive, name))
 
 
 def test_status(folder):

@@ -33,6 +33,7 @@ class Folder:
         self.path = tempfile.mkdtemp(prefix="mortise-witness.")
         os.chmod(self.path, 0o700)
         self.started = []
+        self.witnesses = []
         self.servers = []
 
     def __enter__(self):
@@ -87,8 +88,16 @@ class Folder:
         process = subprocess.Popen([command, "witness", "--socket", self.file("w"), *options], stderr=log, **more)
         log.close()
         self.started.append(process)
+        self.witnesses.append(process)
         until(lambda: self.can_connect() or process.poll() is not None, "the witness listens")
         return process
+
+    def end_witnesses(self):
+        """By TERM, so that a sanitizer has its last look. One that has ended was killed by the test, or refused to run."""
+        for process in self.witnesses:
+            process.terminate()
+            until(lambda: process.poll() is not None, "TERM ends the witness")
+            assert process.returncode in (0, -signal.SIGKILL, 75, 78), f"the witness ended with exit code {process.returncode}"
 
     def log(self):
         with open(self.file("log"), encoding="utf-8") as file:
@@ -129,6 +138,12 @@ def hear(process, limit_s=PATIENCE_S):
 def say(process, line):
     process.stdin.write(line + "\n")
     process.stdin.flush()
+
+
+def quit_well(process):
+    say(process, "quit")
+    until(lambda: process.poll() is not None, "the process ends")
+    assert process.returncode == 0, f"exit code {process.returncode}"
 
 
 def kill(process, number=signal.SIGKILL):
@@ -270,6 +285,7 @@ def run(tests):
         with Folder() as folder:
             try:
                 test(folder)
+                folder.end_witnesses()
             except AssertionError as error:
                 failed += 1
                 import traceback
