@@ -63,7 +63,8 @@
  *   The script fails half-way: its last write makes the lock; OOM, READONLY and NOPERM come at its first write.
  *   An ACL refuses PUBLISH: the release succeeds (pcall); waiters sleep until their hint.
  *   SUBSCRIBE is refused: logged once; waiters ask every `retry`, and the driver subscribes again now and then.
- *   The second connection cannot be made, or SUBSCRIBE is not answered, for a second: likewise, until it is answered.
+ *   The second connection cannot be made, or SUBSCRIBE is not answered, in two attempts and for a second: likewise, until
+ *     it is answered.
  *   INFO is refused: after a reconnection it is not known whether the server is the same process: all held locks are renewed.
  *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription is news, so
  *     the waiter tries again then. The same holds when a broken subscription is made anew.

@@ -397,7 +397,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     else if (named || presumed) {
         /* one that is not sure may be a split vote, whose marks go with it: then no release is announced */
         driver->spread_ns /= sure ? 2 : 1;
-        if (sure)
+        if (named) /* that the call was in vain is known in any case */
             pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
         busy(attempt, remaining_ms(attempt, best, ballot->undoer), sure);
     } else if (answered < driver->quorum || voting < driver->quorum)

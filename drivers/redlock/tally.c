@@ -3,7 +3,8 @@
  *
  * But each node answers at its own instant, and the rounds of an acquire share a grant id. So q nodes may name a grant that
  * never had more than one of them: the one in this round, the other in the next. The undo of such a round is announced to
- * nobody. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time. A grant
+ * nobody. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time (but
+ * a repeated request has the nodes' own times: such a holder is looked at every `retry`). A grant
  * that q nodes name with one token has the lock, or its undo is announced (`loud` in acquire.c). */
 #include "redlock.h"
 
