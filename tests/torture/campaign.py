@@ -138,14 +138,15 @@ class Run:
         # So many looks, not so many seconds: what is left is a finding, and a machine that stands still meanwhile ends no claim.
         for _ in range(int(patience_s / LOOK_S)):
             fails, listed = self.left_by_list()
-            left = listed + self.server.left()
+            server_fails, in_server = self.server.left()
+            fails, left = fails or server_fails, listed + in_server
             if not fails and not left:
                 return
             if fails and time.monotonic() > give_up:
                 break
             time.sleep(LOOK_S)
         if fails:
-            raise Failure(f"mortise list: {fails}")
+            raise Failure(f"what is left: {fails}")
         for text in left:
             self.write("left", text=text)
 
