@@ -34,7 +34,3 @@ pkg_check_modules(gullible REQUIRED QUIET IMPORTED_TARGET libnghttp2 openssl)
 mortise_module(gullible KIND test LIBRARIES PkgConfig::gullible
     SOURCES ${gullible_sources} "${gullible_folder}/module.c" "${gullible_folder}/session.c")
 target_include_directories(module_gullible PRIVATE "${folder}")
-# Its only row is plain, and at night: elsewhere it is built by its name (module_gullible).
-if(MORTISE_SANITIZE OR NOT "$ENV{MORTISE_NIGHTLY}" STREQUAL "1")
-    set_target_properties(module_gullible PROPERTIES EXCLUDE_FROM_ALL ON)
-endif()

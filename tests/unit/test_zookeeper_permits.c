@@ -91,7 +91,7 @@ static void end(void)
 }
 
 /* How many nodes are asked for until nothing is left to do. */
-static int gets(void)
+static int asked(void)
 {
     int before = fake_gets;
     settle();
@@ -103,14 +103,14 @@ static void test_one_read_for_a_release(void)
     mortise_op op;
     open_and_wait(&op, RIVALS, 8);
     CU_ASSERT(fake_delete(rivals[5]));
-    CU_ASSERT_EQUAL(gets(), 1); /* of rivals[1], which is the eighth before it now */
+    CU_ASSERT_EQUAL(asked(), 1); /* of rivals[1], which is the eighth before it now */
     fake_write(rivals[7], "__REVOKE__");
-    CU_ASSERT_EQUAL(gets(), 1); /* the event has ended its watch */
+    CU_ASSERT_EQUAL(asked(), 1); /* the event has ended its watch */
     CU_ASSERT(fake_delete(rivals[0]));
-    CU_ASSERT_EQUAL(gets(), 0);
+    CU_ASSERT_EQUAL(asked(), 0);
     CU_ASSERT_PTR_NULL(op.issuer);
     CU_ASSERT(fake_delete(rivals[7]));
-    CU_ASSERT_EQUAL(gets(), 0);
+    CU_ASSERT_EQUAL(asked(), 0);
     finish_with(&op, MORTISE_OK);
     release(1, MORTISE_OK);
     end();
@@ -122,9 +122,9 @@ static void test_watched_by_another_claim(void)
     mortise_op op, behind = ask(2, 2);
     open_and_wait(&op, 2, 2);
     start(&behind);
-    CU_ASSERT_EQUAL(gets(), 1); /* of the other claim's node */
+    CU_ASSERT_EQUAL(asked(), 1); /* of the other claim's node */
     module->cancel(driver_ctx, &op);
-    CU_ASSERT_EQUAL(gets(), 0);
+    CU_ASSERT_EQUAL(asked(), 0);
     CU_ASSERT_PTR_NULL(behind.issuer);
     CU_ASSERT(fake_delete(rivals[0]));
     finish_with(&behind, MORTISE_OK);
@@ -164,7 +164,7 @@ static void test_made_anew(void)
     open_and_wait(&op, 2, 2);
     CU_ASSERT(fake_delete(rivals[0]));
     CU_ASSERT_PTR_NOT_NULL(fake_make(rivals[0]));
-    CU_ASSERT_EQUAL(gets(), 1);
+    CU_ASSERT_EQUAL(asked(), 1);
     CU_ASSERT_PTR_NULL(op.issuer);
     CU_ASSERT(fake_delete(rivals[0]));
     finish_with(&op, MORTISE_OK);
