@@ -169,7 +169,7 @@ void watch_set(struct driver *driver, const char *path);
 bool watch_stands(const struct driver *driver, const char *path);
 void watch_forget(struct driver *driver, const char *path);
 void watches_connected(struct driver *driver); /* another connection: none stands */
-void watches_end(struct driver *driver); /* with the session */
+void watches_end(struct driver *driver);       /* with the session */
 
 /* ---- fault.c -------------------------------------------------------------------------------------- */
 

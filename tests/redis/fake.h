@@ -22,12 +22,12 @@ struct fake {
     const char *slots; /* what it says to CLUSTER SLOTS; NULL: as to everything */
     const char *time;  /* what it says to TIME; then it is a primary, too. NULL: as to everything */
     atomic_bool stops;
-    atomic_bool silent;   /* scripts have no answer, as long as the connection lasts */
-    atomic_bool mute;     /* subscriptions have no answer */
+    atomic_bool silent;    /* scripts have no answer, as long as the connection lasts */
+    atomic_bool mute;      /* subscriptions have no answer */
     atomic_int subscribed; /* so often it was asked for one */
-    atomic_bool cuts;     /* its connections are to be closed, once */
-    atomic_int asked[16]; /* scripts called with so many arguments, keys among them */
-    char grant[33];       /* of the last one: the argument behind its keys */
+    atomic_bool cuts;      /* its connections are to be closed, once */
+    atomic_int asked[16];  /* scripts called with so many arguments, keys among them */
+    char grant[33];        /* of the last one: the argument behind its keys */
 };
 
 bool fake_start(struct fake *fake);

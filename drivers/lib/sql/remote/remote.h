@@ -48,7 +48,8 @@ struct address {
 struct hosts {
     struct host_entry at[HOSTS_MAX];
     size_t count, asked_count;
-    struct address addresses[ADDRESSES_MAX], found[ADDRESSES_MAX]; /* found: by the look-up that is under way */
+    struct address addresses[ADDRESSES_MAX];
+    struct address found[ADDRESSES_MAX]; /* by the look-up that is under way */
     size_t address_count, found_count;
     char trouble[160]; /* why there is none */
 };
