@@ -159,6 +159,18 @@ static void test_portless(void)
     close_client(client);
 }
 
+/* A master that has all slots, as it and the seed say. */
+static bool begin_master(struct fake *master, char map[100])
+{
+    if (!CHECK(fake_start(master)))
+        return false;
+    fake_answer(master, ":2\r\n", 0, NULL);
+    put_map(map, master->port);
+    fake_map(&seed, map);
+    fake_map(master, map);
+    return true;
+}
+
 /* Before Redis 7.0 a lock may be held at the node that answers ASK, so such a node gets no request: as the only server, as one of a
  * list, and as a master that the map names. */
 static void test_old(void)
@@ -169,12 +181,8 @@ static void test_old(void)
     struct fake master;
     char url[100];
     mortise_client *client = NULL;
-    if (!CHECK(fake_start(&master)))
+    if (!begin_master(&master, map))
         return;
-    fake_answer(&master, ":2\r\n", 0, NULL);
-    put_map(map, master.port);
-    fake_map(&seed, map);
-    fake_map(&master, map);
     fake_inform(&master, old);
     for (size_t i = 0; i < 4; i++) {
         fake_inform(&seed, i < 3 ? old : at_seven);
@@ -210,12 +218,8 @@ static void test_valkey(void)
     struct fake master;
     char url[100];
     mortise_client *client = NULL;
-    if (!CHECK(fake_start(&master)))
+    if (!begin_master(&master, map))
         return;
-    fake_answer(&master, ":2\r\n", 0, NULL);
-    put_map(map, master.port);
-    fake_map(&seed, map);
-    fake_map(&master, map);
     fake_inform(&seed, valkey);
     fake_inform(&master, valkey);
     for (int i = 0; i < 2; i++) {
