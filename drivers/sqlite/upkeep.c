@@ -61,8 +61,7 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
         return;
     int rc = touch ? database_write(driver, TEXT_TOUCH) : SQLITE_OK;
     if (files_index_is_other(driver) || !inbox_folder_is_in_place(driver))
-        rc =
-            SQLITE_BUSY; /* whoever has another index copies nothing before the folder is unlocked */
+        rc = SQLITE_BUSY; /* whoever has another index copies only when the folder is unlocked */
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);

@@ -20,7 +20,7 @@
  *   - There is another session: the watches have ended, and what comes of an earlier session is not counted.
  *   - There is another connection: the library sets the watches again, but none of them stands. All waiting claims look again
  *     then, and ask for each node.
- *   - There was no memory for an event: nothing goes on before there is another session or connection (session.h). */
+ *   - There was no memory for an event: no beat proves anything before there is another session or connection (session.h). */
 #include "driver.h"
 
 #include <stdlib.h>

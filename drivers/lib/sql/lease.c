@@ -59,8 +59,8 @@ static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
 }
 
 /* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
- * server. After a pause of some seconds, or a grant, it begins anew. While the name changes hands (a new version; a renewal
- * makes none), no pause is longer than 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
+ * server. After a pause of some seconds, or a grant, it begins anew. After a look that finds that the name has changed hands (a new
+ * version; a renewal makes none), the pause is at most 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
  * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms. */
 static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64_t version)
 {
