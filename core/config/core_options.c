@@ -42,7 +42,7 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
                             "prefix of every name in the backend; without it, the driver's own"},
     [CORE_HANDOVER_WINDOW] = {.key = "handover_window",
                               .type = MORTISE_OPTION_DURATION,
-                              .default_text = "50ms",
+                              .default_text = "25ms",
                               .minimum = 0,
                               .maximum = HOUR_MS,
                               .help = "how old a claim may be to be handed over to the next waiter "

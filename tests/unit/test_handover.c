@@ -159,11 +159,11 @@ static void test_large_bound(void)
 static void test_window(void)
 {
     mortise_lease *lease = start(CONFIG, NULL);
-    advance_ms(49);
+    advance_ms(24);
     CU_ASSERT(handed(lease, FOREVER));
     tap_count = 0;
     lease = take(&rig, "a", NULL);
-    advance_ms(50); /* the grant's age counts, not the lease's */
+    advance_ms(25); /* the grant's age counts, not the lease's */
     CU_ASSERT_FALSE(handed(lease, FOREVER));
     finish();
 }
@@ -242,7 +242,7 @@ static void test_max_hold_of_the_heir(void)
 {
     mortise_lease *lease = start(CONFIG, NULL);
     want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = -1, .max_hold_ms = 5000));
-    advance_ms(40);
+    advance_ms(20);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     settle();
     CU_ASSERT_EQUAL(stats_of(&rig).handovers, 1);
