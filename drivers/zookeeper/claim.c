@@ -128,6 +128,13 @@ void claim_not_late(struct driver *driver, struct claim *claim)
     claim->prev_late = claim->next_late = NULL;
 }
 
+void claim_not_raising(struct driver *driver, struct claim *claim)
+{
+    if (claim->prev_raising != NULL)
+        DL_DELETE2(driver->raising, claim, prev_raising, next_raising);
+    claim->prev_raising = claim->next_raising = NULL;
+}
+
 bool claim_is_late(struct driver *driver, struct claim *claim)
 {
     if (claim->prev_late != NULL)
@@ -193,6 +200,8 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
     driver->held_claims += (state == CLAIM_HELD);
     driver->held_claims -= (claim->state == CLAIM_HELD);
     claim->state = state;
+    if (state != CLAIM_FIRST)
+        claim_not_raising(driver, claim);
     if (claim->downgrade != NULL && state != CLAIM_HELD) {
         mortise_op *op = claim->downgrade;
         claim->downgrade = NULL;

@@ -113,10 +113,11 @@
  *
  * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
  * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
- * gives up. unit.zookeeper_gate lets things happen to a gate. On real servers (tests/zookeeper): "canceled in each state",
- * "replies lost", "cut at every byte", "given up without a reply", "lost between create and list", "looks behind a write",
- * "a vanished predecessor", "a waiter's node is deleted", "floors", "suspect, and back", "asked again too late", "two
- * owners", "asked in two sessions", "may not delete", and shared_tests.c. */
+ * gives up. unit.zookeeper_gate lets things happen to a gate, unit.zookeeper_tokens to claims that need a larger base. On real
+ * servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up without a reply", "lost
+ * between create and list", "looks behind a write", "a vanished predecessor", "a waiter's node is deleted", "floors", "many
+ * floors at once", "suspect, and back", "asked again too late", "two owners", "asked in two sessions", "may not delete", and
+ * shared_tests.c. */
 #ifndef MORTISE_ZOOKEEPER_CLAIM_H
 #define MORTISE_ZOOKEEPER_CLAIM_H
 
@@ -148,6 +149,7 @@ enum look { LOOK_HERE, LOOK_SYNCED, LOOK_SURE /* behind a barrier */ };
 struct claim {
     struct claim *next, *prev;           /* of the name */
     struct claim *next_late, *prev_late; /* in the backlog; prev_late NULL: not there */
+    struct claim *next_raising, *prev_raising; /* FIRST, and needs a larger base (tokens.c); prev_raising NULL: it does not */
     struct name *name;
     struct claim *gate;  /* its claim in the gate of a semaphore; NULL: none, or it has left */
     struct claim *opens; /* the claim that goes through this one's gate; NULL: none, or it has been left */
@@ -174,7 +176,7 @@ struct claim {
     char *before; /* the node that blocks it */
     char *passed; /* the last node that is undecided by number and has a larger czxid; NULL: none (queue.h) */
     int64_t noted_base; /* the base of the tokens in its node */
-    uint64_t token_floor, token;
+    uint64_t token_floor, token; /* the token until it is READY: it must not get a smaller one */
     int64_t ttl_ms;
     int64_t asked_ns; /* when its op came */
     int64_t from_ns;  /* before the list that showed it first was sent */
@@ -188,6 +190,7 @@ struct name {
     UT_hash_handle hh; /* by folder */
     struct claim *claims;
     char *above; /* the folder above this one, below the root; NULL: there is none */
+    uint64_t last_token; /* the largest one that a claim here has got */
     size_t name_len;
     char name[MORTISE_NAME_MAX];
     char folder[];
@@ -260,6 +263,8 @@ bool claim_may_pass(const struct driver *driver, const struct claim *claim,
                     const struct request *request);
 /* Takes it off the backlog. */
 void claim_not_late(struct driver *driver, struct claim *claim);
+/* Takes it off the list of those that need a larger base. */
+void claim_not_raising(struct driver *driver, struct claim *claim);
 /* Where the answer to a request of its present step goes. */
 struct reply_to claim_reply(struct claim *claim, reply_handler *answered);
 /* Counts a request that was sent. False: it was not, and the acquire has failed. */

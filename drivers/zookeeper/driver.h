@@ -118,6 +118,10 @@ struct driver {
     enum base_state base_state;
     uint64_t base_step;
     int64_t base_changed_ns; /* 0: never */
+    struct claim *raising;   /* utlist: FIRST, and need a larger base */
+    bool raise_open;         /* a write or a read of the base is on its way for them */
+    uint64_t raise_step;     /* counts connections: an answer of an earlier one means nothing */
+    int64_t raised_base;     /* what the last write wrote */
 
     struct query *queries;
     struct query *old_queries; /* answered, with requests on their way */

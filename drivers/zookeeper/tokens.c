@@ -11,7 +11,30 @@
  * base that was raised within the last seconds (a migration is under way) is not watched, because every raise would wake
  * all clients. Then each claim reads it behind the list that shows it as first.
  *
- * A read of the base in the flight of every create and list would need no watch, but it costs an acquire a tenth. */
+ * A read of the base in the flight of every create and list would need no watch, but it costs an acquire a tenth.
+ *
+ * RAISING. In phase both of a migration every acquire needs a larger base. If each wrote it for itself, a thousand that come
+ * together would fail at each other's writes, and send a million. So a client has one write of the base on its way, or one
+ * read, for all its claims that need more (driver->raising). It writes the largest base that one of them needs. When that is
+ * answered, each counts with the base that it needs itself, if that is no more: so its token is its floor, as a migration wants it.
+ *
+ *   state    event                                    what follows
+ *   IDLE     a claim needs more than it knows         WRITING
+ *   WRITING  written                                  who needs no more counts with its own; WRITING for the others, or IDLE
+ *            another client wrote, made or deleted    READING, or IDLE if no claim is left
+ *            the node
+ *   READING  read, or there is none: 0                who needs no more counts with that; WRITING for the others, or IDLE
+ *            it makes no sense                        all fail; IDLE
+ *   both     refused, or not sent for want of memory  all fail; IDLE
+ *            a claim comes                            it waits for the answer
+ *            a claim is unwanted, or asked for again  it is off the list. At worst the base is larger than need be
+ *            the answer is lost                       IDLE; the claims wait for the next connection, or go with the next claim
+ *   any      another connection, another session      IDLE; the claims look again. The write may be executed yet
+ *
+ * Why a claim may count with less than the node has by then, whether it came before the write was sent or after. Whoever held its
+ * name before counted with no more than the base that the claim knew when it came, and the claim counts with that at least.
+ * Whoever is granted its name later reads what was written, or more, and the claim counts with that at most. (Several claims of
+ * one name, which are shared, get different tokens.) What was read, in place of written, is counted with as it is. */
 #include "claim.h"
 
 #include <stdio.h>
@@ -56,6 +79,10 @@ static void ask(struct driver *driver)
 
 void base_connected(struct driver *driver)
 {
+    driver->raise_step++;
+    driver->raise_open = false;
+    while (driver->raising != NULL) /* they look again */
+        claim_not_raising(driver, driver->raising);
     ask(driver); /* what is known is of another connection, at another server */
 }
 
@@ -102,11 +129,22 @@ void claim_grant(struct driver *driver, struct claim *claim)
     driver->host->complete(driver->host, op, MORTISE_OK);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t token_with(const struct claim *claim, int64_t base)
+{
+    return (uint64_t)claim->czxid + (uint64_t)base;
+}
+
 /* The base is high enough. The node says it, if it does not yet. */
 static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 {
     char data[DATA_MAX];
-    claim->token = (uint64_t)claim->czxid + (uint64_t)base;
+    claim->token = token_with(claim, base);
+    claim->name->last_token = larger(claim->name->last_token, claim->token);
     if (driver->base_state != BASE_KNOWN)
         driver->base = base;
     if (claim->noted_base != base) {
@@ -121,40 +159,119 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
         claim_grant(driver, claim);
 }
 
-static void read_base(struct driver *driver, struct claim *claim);
+/* ---- raising the base --------------------------------------------------------------------------------------- */
+
+/* The base that a claim on the list needs: for its floor, and for another token than other claims of the name have got. */
+static uint64_t wanted(const struct claim *claim)
+{
+    return larger(larger(claim->token_floor, claim->token), claim->name->last_token + 1) -
+           (uint64_t)claim->czxid;
+}
+
+static void raise_fail(struct driver *driver, int rc)
+{
+    while (driver->raising != NULL)
+        claim_fail(driver, driver->raising, MORTISE_BACKEND, rc);
+}
+
+static void raise_sent(struct driver *driver, bool sent)
+{
+    driver->raise_open = sent;
+    while (!sent && driver->raising != NULL) {
+        struct claim *claim = driver->raising;
+        claim_not_raising(driver, claim);
+        claim_sent(driver, claim, false);
+    }
+}
+
+static void raised(struct driver *driver, struct request *request);
+
+/* The node has this base. version: of the node; -1: there is none. */
+static void raise_base(struct driver *driver, int64_t base, int32_t version)
+{
+    struct reply_to to = {.answered = raised, .step = driver->raise_step};
+    struct claim *claim, *after;
+    uint64_t most = 0;
+    char text[24];
+    DL_FOREACH_SAFE2(driver->raising, claim, after, next_raising)
+    {
+        if (wanted(claim) <= (uint64_t)base)
+            count_with(driver, claim, base);
+        else if (wanted(claim) > INT64_MAX) /* nobody could read such a base again */
+            claim_fail(driver, claim, MORTISE_BACKEND, ZBADARGUMENTS);
+        else
+            most = larger(most, wanted(claim));
+    }
+    if (driver->raising == NULL)
+        return;
+    driver->raised_base = (int64_t)most;
+    size_t length = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)most);
+    raise_sent(driver, version >= 0
+                           ? send_set(driver, NODE, NULL, text, length, version, to)
+                           : send_create(driver, NODE, NULL, text, length, ZOO_PERSISTENT, to));
+}
+
+/* It is written. */
+static void count_each(struct driver *driver)
+{
+    struct claim *claim, *after;
+    DL_FOREACH_SAFE2(driver->raising, claim, after, next_raising)
+    {
+        if (wanted(claim) <= (uint64_t)driver->raised_base)
+            count_with(driver, claim, (int64_t)wanted(claim));
+    }
+}
+
+static void raise_read(struct driver *driver, struct request *request)
+{
+    int rc = request->rc;
+    int64_t base = rc == ZOK ? note_base(request) : 0;
+    if (request->to.step != driver->raise_step)
+        return;
+    driver->raise_open = false;
+    if (fault_is_loss(rc))
+        return;
+    if (base < 0)
+        raise_fail(driver, ZDATAINCONSISTENCY);
+    else if (rc == ZOK || rc == ZNONODE)
+        raise_base(driver, base, rc == ZOK ? request->stat.version : -1);
+    else
+        raise_fail(driver, rc);
+}
 
 static void raised(struct driver *driver, struct request *request)
 {
-    struct claim *claim = claim_arrived(driver, request);
+    struct reply_to to = {.answered = raise_read, .step = driver->raise_step};
     int rc = request->rc;
-    if (claim == NULL || claim->state != CLAIM_FIRST)
+    if (request->to.step != driver->raise_step)
         return;
-    if (rc == ZOK)
-        count_with(driver, claim, (int64_t)(claim->token_floor - (uint64_t)claim->czxid));
-    else if (rc == ZBADVERSION || rc == ZNODEEXISTS || rc == ZNONODE)
-        read_base(driver, claim); /* somebody else was faster */
-    else
-        claim_fail(driver, claim, MORTISE_BACKEND, rc);
+    driver->raise_open = false;
+    if (fault_is_loss(rc))
+        return;
+    if (rc == ZOK) {
+        count_each(driver);
+        raise_base(driver, driver->raised_base, request->stat.version);
+    } else if (rc != ZBADVERSION && rc != ZNODEEXISTS && rc != ZNONODE)
+        raise_fail(driver, rc);
+    else if (driver->raising != NULL) /* somebody else was faster */
+        raise_sent(driver, send_get(driver, NODE, NULL, to));
 }
 
 /* version: of the base's node as it was read; -1: there was none. */
 static void count(struct driver *driver, struct claim *claim, int64_t base, int32_t version)
 {
-    char text[24];
-    uint64_t wanted = claim->token_floor - (uint64_t)claim->czxid;
-    if (base >= 0 && (uint64_t)claim->czxid + (uint64_t)base >= claim->token_floor) {
+    if (base < 0) {
+        claim_fail(driver, claim, MORTISE_BACKEND, ZDATAINCONSISTENCY);
+        return;
+    }
+    claim->token = token_with(claim, base); /* it must not count with less */
+    if (claim->token >= claim->token_floor) {
         count_with(driver, claim, base);
         return;
     }
-    if (base < 0 || wanted > INT64_MAX) { /* nobody could read such a base again */
-        claim_fail(driver, claim, MORTISE_BACKEND, base < 0 ? ZDATAINCONSISTENCY : ZBADARGUMENTS);
-        return;
-    }
-    struct reply_to to = claim_reply(claim, raised);
-    size_t length = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)wanted);
-    bool sent = version >= 0 ? send_set(driver, NODE, NULL, text, length, version, to)
-                             : send_create(driver, NODE, NULL, text, length, ZOO_PERSISTENT, to);
-    claim_sent(driver, claim, sent);
+    DL_APPEND2(driver->raising, claim, prev_raising, next_raising);
+    if (!driver->raise_open)
+        raise_base(driver, base, version);
 }
 
 static void base_read(struct driver *driver, struct request *request)

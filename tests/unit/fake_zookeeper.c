@@ -350,10 +350,24 @@ void fake_write(const char *path, const char *data)
     struct node *node = find(path);
     if (node == NULL)
         make(path, data, (int)strlen(data), ZOO_PERSISTENT, -1, &node);
-    else
+    else {
         set_data(node, data, (int)strlen(data));
+        node->stat.version++;
+    }
     tell();
     pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_number(const char *path, int *writes)
+{
+    char text[32];
+    pthread_mutex_lock(&lock);
+    const struct node *node = find(path);
+    *writes = node == NULL ? 0 : node->stat.version + 1;
+    snprintf(text, sizeof(text), "%.*s", node == NULL ? 0 : node->size,
+             node == NULL ? "" : node->data);
+    pthread_mutex_unlock(&lock);
+    return strtoll(text, NULL, 10);
 }
 
 int64_t fake_czxid(const char *folder)

@@ -35,6 +35,8 @@ void fake_end_old_sessions(void);
 const char *fake_make(const char *path);
 /* Another client writes this node, and makes it if it is missing. */
 void fake_write(const char *path, const char *data);
+/* The number that this node has for data, and how often it was written since it was made; 0: there is none. */
+int64_t fake_number(const char *path, int *writes);
 bool fake_delete(const char *path);
 /* The czxid of the client's first node below this folder; 0: it has none. */
 int64_t fake_czxid(const char *folder);

@@ -53,6 +53,61 @@ static void test_floors(void)
     rig_close(&two);
 }
 
+/* How often the base was written. */
+static int base_writes(void)
+{
+    struct Stat stat = {0};
+    int rc = zoo_exists(stage.peek, "/ops/%tokens", 0, &stat);
+    CU_ASSERT(rc == ZOK || rc == ZNONODE);
+    return rc == ZOK ? stat.version + 1 : 0;
+}
+
+/* Many at once that each need a larger base, as in phase both of a migration: each gets its floor for a token, and they do not
+ * write the base one after the other. Readers of one name still get larger tokens in the order of their places. */
+#define MANY 200
+#define TOGETHER 4
+
+static void test_many_floors(void)
+{
+    static struct rig one, two;
+    static mortise_op ops[MANY + TOGETHER];
+    static char names[MANY][8];
+    const uint64_t high = UINT64_C(3000000000000000);
+    CU_ASSERT_FATAL(rig_load());
+    rig_open(&one, "00000000000000000000000000000007");
+    rig_open(&two, "00000000000000000000000000000008");
+    (void)token_of(&one, "m", 1, 0);
+    int before = base_writes();
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "m%d", i);
+        ops[i] = rig_acquire(names[i], (unsigned char)(i + 1), high + 10000 * (uint64_t)(i + 1));
+        rig_start(&one, &ops[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &ops[i]), MORTISE_OK);
+        CU_ASSERT_EQUAL(ops[i].token, high + 10000 * (uint64_t)(i + 1));
+    }
+    CU_ASSERT(base_writes() - before < MANY / 4);
+    uint64_t last = 0;
+    for (int i = MANY; i < MANY + TOGETHER; i++) {
+        ops[i] = rig_acquire("m", (unsigned char)(i - MANY + 1),
+                             2 * high - 10000 * (uint64_t)(i - MANY));
+        ops[i].mode = MORTISE_SHARED;
+        rig_start(&one, &ops[i]);
+    }
+    for (int i = MANY; i < MANY + TOGETHER; i++) {
+        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &ops[i]), MORTISE_OK);
+        CU_ASSERT(ops[i].token > last);
+        last = ops[i].token;
+    }
+    for (int i = 0; i < MANY + TOGETHER; i++)
+        rig_release(&one, &ops[i]);
+    CU_ASSERT(token_of(&two, "m", 9, 0) > last);
+    CU_ASSERT(token_of(&two, "m7", 9, 0) > last); /* the base is for all names */
+    rig_close(&one);
+    rig_close(&two);
+}
+
 /* ---- an acquire that comes at a bad moment ------------------------------------------------------------ */
 
 static bool never(void *argument)
@@ -167,6 +222,7 @@ static void test_records(void)
 
 const CU_TestInfo op_tests[] = {
     {"floors", test_floors},
+    {"many floors at once", test_many_floors},
     {"asked as the session ends", test_asked_as_the_session_ends},
     {"asked again too late", test_asked_again_too_late},
     {"records", test_records},
