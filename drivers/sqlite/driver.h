@@ -108,6 +108,7 @@ struct driver {
     /* upkeep.c */
     int log_frames; /* as of the last commit */
     int checkpoint_at;
+    bool folder_failed; /* no checkpoint could be made without wake_folder, and it was said in the log */
     int64_t sweep_ns;
 };
 

@@ -7,7 +7,8 @@
  * own checkpoints are off, and ours keep away from that state: one process at a time (flock on the folder
  * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
  * holds a frame that nobody has copied, and as long as that is so nobody begins it anew. If somebody has removed the
- * folder, those who opened the file later have another one: only the lock of the one that is in its place counts.
+ * folder, those who opened the file later have another one: only the lock of the one that is in its place counts. While none can be
+ * made, there are no checkpoints, and the log grows.
  * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
  * A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log says so:
  * others that wait for a lock of this client cannot tell it from a notification that was lost.
@@ -17,6 +18,7 @@
  * of names, and notes in the file where it ended. */
 #include "driver.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/file.h>
@@ -51,13 +53,28 @@ static void tell_if_slow(const struct driver *driver, int64_t begun_ns)
                   driver->path, ns / NS_PER_MS);
 }
 
+/* Whether there is a folder to lock. If not, that is said once. */
+static bool has_folder(struct driver *driver)
+{
+    bool renewed = inbox_renew_folder(driver);
+    int code = errno;
+    bool found = renewed || inbox_folder_is_in_place(driver);
+    if (!found && !driver->folder_failed)
+        driver->locks.host->log(driver->locks.host, 4,
+                                "%s-wal is not copied into the database any more, and grows: the "
+                                "folder %s-wake was removed or replaced, and cannot be opened or "
+                                "made: %s",
+                                driver->path, driver->path, strerror(code));
+    driver->folder_failed = !found;
+    return found;
+}
+
 static void checkpoint(struct driver *driver, bool touch, int mode)
 {
     int frames = 0, copied = 0;
     int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
-    inbox_renew_folder(driver);
-    if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
+    if (!has_folder(driver) || flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
     int rc = touch ? database_write(driver, TEXT_TOUCH) : SQLITE_OK;
     if (files_index_is_other(driver) || !inbox_folder_is_in_place(driver))

@@ -79,6 +79,35 @@ static void test_removed_alone(void)
     client_close(&client);
 }
 
+/* While something else is in its place, nothing is copied. That is said once, and once more if it happens again. */
+static void test_in_its_place(void)
+{
+    struct client client;
+    char wake[PATHS_MAX], before[32], now[32];
+    path = database("in the way");
+    joined(wake, path, "-wake");
+    OPEN_OK(&client, "path", path);
+    take_turns(&client, 1);
+    for (int round = 0; round < 2; round++) {
+        unsigned logs = client.logs;
+        remove_tree(wake);
+        write_at(wake, 0, 'x', 1);
+        read_log(before);
+        take_turns(&client, 1000);
+        read_log(now);
+        CU_ASSERT_EQUAL(memcmp(before, now, sizeof now), 0);
+        CU_ASSERT_EQUAL(client.logs, logs + 1);
+        CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "-wake was removed or replaced"));
+        CU_ASSERT_EQUAL(unlink(wake), 0);
+        for (int i = 0; i < 10 && memcmp(before, now, sizeof now) == 0; i++) {
+            take_turns(&client, 100);
+            read_log(now);
+        }
+        CU_ASSERT_NOT_EQUAL(memcmp(before, now, sizeof now), 0);
+    }
+    client_close(&client);
+}
+
 /* ---- what is old is deleted ---------------------------------------------------------------------------- */
 
 /* Of the only one. */
@@ -134,6 +163,7 @@ int main(void)
     CU_TestInfo tests[] = {
         {"removed and made by another client", test_removed},
         {"removed", test_removed_alone},
+        {"something else in its place", test_in_its_place},
         {"never old", test_never_old},
         CU_TEST_INFO_NULL,
     };
