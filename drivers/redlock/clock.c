@@ -52,18 +52,24 @@ static int64_t longest_trip_us(const struct driver *driver)
     return longest_ns / 1000 < TRIP_MAX_US ? longest_ns / 1000 : TRIP_MAX_US;
 }
 
-/* Nodes that are away, or farther away than a quorum, do not count. */
+/* Nodes that are away, or farther away than a quorum, do not count. One that has given no vote yet is taken for as far away as the
+ * farthest that has: contenders that split the votes of far nodes would pause as if these were near, and split them again. */
 int64_t clock_trip_ns(const struct driver *driver)
 {
     int64_t trips[NODES_MAX], now_ns = now_of(driver);
-    unsigned n = 0;
+    unsigned usable = 0, known = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
-        if (node_is_usable(node, now_ns))
-            trips[n++] = node->trip_ns != 0 ? node->trip_ns : TRIP_UNKNOWN_NS;
+        if (!node_is_usable(node, now_ns))
+            continue;
+        usable++;
+        if (node->trip_ns != 0)
+            trips[known++] = node->trip_ns;
     }
-    sort_numbers(trips, n);
-    return n >= driver->quorum ? trips[driver->quorum - 1] : TRIP_UNKNOWN_NS;
+    if (usable < driver->quorum || known == 0)
+        return TRIP_UNKNOWN_NS;
+    sort_numbers(trips, known);
+    return trips[(known < driver->quorum ? known : driver->quorum) - 1];
 }
 
 int64_t clock_quorum_trip_ns(const struct driver *driver)

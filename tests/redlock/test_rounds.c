@@ -193,13 +193,8 @@ static void draw(mortise_host *host, void *bytes, size_t size)
     memcpy(bytes, &number, size < sizeof number ? size : sizeof number);
 }
 
-/* Seven votes are split. The two pauses before the last one may be longer than the draw, because the nodes are far away, and so
- * may the wait after it. */
-static void test_pauses(void)
+static void split_seven(void)
 {
-    nodes_say(&nodes, ALL, "delay 30 up");
-    if (!open_by_proxies(nodes.count))
-        return;
     struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:far");
     for (int i = 0; i < 4; i++)
         vote_for(i, "far", i < 2 ? 'a' : 'b', 7, 7);
@@ -216,6 +211,28 @@ static void test_pauses(void)
     end_of(&lock);
     pass_all();
     alone_close(&one);
+}
+
+/* Seven votes are split. The two pauses before the last one may be longer than the draw, because the nodes are far away, and so
+ * may the wait after it. */
+static void test_pauses(void)
+{
+    nodes_say(&nodes, ALL, "delay 30 up");
+    if (open_by_proxies(nodes.count))
+        split_seven();
+    nodes_say(&nodes, ALL, "pass");
+}
+
+/* Only one node gives a vote, so the trips to the others stay unknown. */
+static void test_pauses_of_a_new_client(void)
+{
+    int ports[NODES_MAX];
+    for (int i = 0; i < nodes.count; i++)
+        ports[i] = nodes.proxy[i].port;
+    nodes_say(&nodes, ALL, "delay 30 up");
+    if (alone_open(&one, ports, nodes.count, ALONE(SETTINGS)) &&
+        alone_says(&one, "5 of 5 nodes answer, 5 may vote"))
+        split_seven();
     nodes_say(&nodes, ALL, "pass");
 }
 
@@ -225,6 +242,7 @@ static const CU_TestInfo tests[] = {
     {"two rounds, seen at two instants", test_two_instants},
     {"each round has a token of its own", test_floor},
     {"pauses where trips are long", test_pauses},
+    {"pauses of a client that has had few votes", test_pauses_of_a_new_client},
     CU_TEST_INFO_NULL,
 };
 
