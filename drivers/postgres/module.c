@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #ifndef LIBPQ_HAS_PIPELINING
 #error "libpq 14 or later is needed"
@@ -98,8 +100,25 @@ static const struct remote_dialect dialect = {
 
 /* ---- the module ----------------------------------------------------------------------------------- */
 
+/* libpq reads its environment by getenv, also at each later connection: the caller of a set-uid program would choose the server
+ * (PGHOSTADDR) and what vouches for it (PGSSLROOTCERT, the files below HOME), and so learn the password (R11). */
+static mortise_status check_environment(mortise_error *error)
+{
+    if (getauxval(AT_SECURE) == 0)
+        return MORTISE_OK;
+    for (char **at = environ; at != NULL && *at != NULL; at++)
+        if (strncmp(*at, "PG", 2) == 0 || strncmp(*at, "HOME=", 5) == 0)
+            return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
+                               "HOME, and variables that begin with PG, must not be set in a "
+                               "set-uid program: libpq obeys them");
+    return MORTISE_OK;
+}
+
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
+    mortise_status status = check_environment(error);
+    if (status != MORTISE_OK)
+        return status;
     struct driver *driver = calloc(1, sizeof(*driver));
     const mortise_value *values = args->values;
     if (driver == NULL)
@@ -114,7 +133,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     remote_init(&driver->remote, args->host, &dialect, &postgres_dialect,
                 values[OPTION_RESERVE].number);
     notify_channel(&driver->remote.locks.inbox, driver->channel);
-    mortise_status status = target_find(driver, error);
+    status = target_find(driver, error);
     if (status == MORTISE_OK)
         *ctx = driver;
     else

@@ -79,6 +79,47 @@ hostile "MORTISE_MODULE_PATH=$evil/modules" -- "$place/plain" -C "sqlite:$evil/l
 hostile -- "$place/mortise" -C "sqlite:$evil/locks.db" check
 same "a database of the caller's is refused" 78 $?
 
+there() {
+    "$BIN" drivers "$1" >/dev/null 2>&1 || {
+        printf 'not checked: there is no driver %s\n' "$1"
+        return 1
+    }
+}
+
+what "the libraries of drivers, which read the environment themselves"
+if there postgres && command -v python3 >/dev/null; then
+    python3 - "$DIR/port" "$DIR/reached" <<'PYTHON' &
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server, open(sys.argv[2], "a") as reached:
+    with open(sys.argv[1] + ".new", "w") as file:
+        print(server.getsockname()[1], file=file)
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    while True:
+        link = server.accept()[0]
+        print("a connection", file=reached, flush=True)
+        link.close()
+PYTHON
+    yes "a server of the caller's listens" until_true filled "$DIR/port"
+    libpq=("PGHOSTADDR=127.0.0.1" "PGPORT=$(cat "$DIR/port")" PGSSLMODE=disable)
+    database='postgres://app:secret@db.example/locks?unreachable_timeout=1s'
+    hostile "${libpq[@]}" -- "$place/plain" -C "$database" check
+    yes "postgres: without set-uid it is reached" filled "$DIR/reached"
+    : >"$DIR/reached"
+    hostile "${libpq[@]}" -- "$place/mortise" -C "$database" check
+    same "postgres: a set-uid program does not open it" 78 $?
+    has_line "and says why" "$DIR/out" 'must not be set in a set-uid program: libpq'
+    no "and makes no connection" filled "$DIR/reached"
+    hostile -- "$place/mortise" -C "$database" check
+    same "postgres: HOME is such a variable, too" 78 $?
+    hostile -- env -u HOME "$place/mortise" -C 'postgres://app@127.0.0.1:1/locks?sslmode=disable&unreachable_timeout=100ms' check
+    same "postgres: without these variables it opens" 69 $?
+fi
+if there mysql; then
+    hostile MARIADB_PLUGIN_DIR="$evil" -- "$place/mortise" -C 'mysql://app@127.0.0.1:1/locks?tls=no' check
+    same "mysql: a set-uid program cannot open it with the caller's plugins" 78 $?
+    has_line "and says why" "$DIR/out" 'must not be set in a set-uid program'
+fi
+
 what "root with the environment of a user, as after sudo -E"
 refused() { # TEXT PATTERN
     same "$1: refused" 78 $?
