@@ -286,21 +286,8 @@ const char *config_driver(const struct config *config)
     return config->driver;
 }
 
-mortise_status config_check_driver(const struct config *config, mortise_error *error)
-{
-    if (!config->driver_is_default)
-        return MORTISE_OK;
-    for (struct section *at = config->sections; at != NULL; at = at->hh.next)
-        if (strcmp(at->name, CORE_SECTION) != 0 && strcmp(at->name, config->driver) != 0)
-            return config_failed(config, at->line, at->name, error,
-                                 "no driver is chosen: say \"driver = %.*s\" in [" CORE_SECTION
-                                 "], or \"driver = %s\", the default",
-                                 SECTION_MAX, at->name, config->driver);
-    return MORTISE_OK;
-}
-
-/* Whether a list of sections ("trace, redis:old") has one of this module. */
-static bool has_module(const char *list, const char *name)
+/* Whether a list of sections ("trace, redis:old") has this one; instances: or one of this module. */
+static bool has_section(const char *list, const char *name, bool instances)
 {
     static const char *const between = ", \t";
     size_t length = strlen(name);
@@ -308,11 +295,31 @@ static bool has_module(const char *list, const char *name)
     for (list += strspn(list, between); *list != '\0'; list += strspn(list, between)) {
         size_t size = strcspn(list, between);
         if (size >= length && strncmp(list, name, length) == 0 &&
-            (size == length || list[length] == ':'))
+            (size == length || (instances && list[length] == ':')))
             return true;
         list += size;
     }
     return false;
+}
+
+static bool is_observer(const struct config *config, const char *section)
+{
+    const struct row *row = config_find_row(config, CORE_SECTION, core_options[CORE_OBSERVE].key);
+    return row != NULL && has_section(row->text, section, false);
+}
+
+mortise_status config_check_driver(const struct config *config, mortise_error *error)
+{
+    if (!config->driver_is_default)
+        return MORTISE_OK;
+    for (struct section *at = config->sections; at != NULL; at = at->hh.next)
+        if (strcmp(at->name, CORE_SECTION) != 0 && strcmp(at->name, config->driver) != 0 &&
+            !is_observer(config, at->name))
+            return config_failed(config, at->line, at->name, error,
+                                 "no driver is chosen: say \"driver = %.*s\" in [" CORE_SECTION
+                                 "], or \"driver = %s\", the default",
+                                 SECTION_MAX, at->name, config->driver);
+    return MORTISE_OK;
 }
 
 mortise_status config_unknown_module(const struct config *config, const char *section,
@@ -324,7 +331,7 @@ mortise_status config_unknown_module(const struct config *config, const char *se
 
     section = section == NULL ? CORE_SECTION : section;
     while (row != NULL &&
-           (strcmp(row->section->name, section) != 0 || !has_module(row->text, name)))
+           (strcmp(row->section->name, section) != 0 || !has_section(row->text, name, true)))
         row = row->hh.next;
     did_you_mean(nearest, hint, sizeof(hint));
     if (row == NULL)

@@ -26,7 +26,7 @@ uint64_t config_print(const struct config *config);
  * `driver`, or the URL's scheme, or MORTISE_DEFAULT_DRIVER. Owned by the config. */
 const char *config_driver(const struct config *config);
 /* Without a `driver` the default one is taken; but a file that speaks of another backend and forgot to
- * choose it would silently lock on this host alone: CONFIG. */
+ * choose it would silently lock on this host alone: CONFIG. Sections of observers are no backends. */
 mortise_status config_check_driver(const struct config *config, mortise_error *error);
 /* The module path that the file may set (R11): checks that root or the running user owns the file and
  * that nobody else may write it (likewise $MORTISE_MODULE_PATH in a program that is not set-uid, which
