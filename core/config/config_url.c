@@ -38,16 +38,35 @@ static const char *url_part(const struct url *url, uint32_t part)
     }
 }
 
+/* Whether the driver would look for a server by itself: nothing has named one. */
+static bool lacks_host(const struct filling *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if ((f->schema[i].flags & MORTISE_OPTION_URL_AUTHORITY) != 0)
+            return f->config->url.authority == NULL && !f->values[i].given &&
+                   f->schema[i].default_text != NULL;
+    return false;
+}
+
+/* "etcd:db1" means a host, not a path on this one. */
+static bool is_lost_host(const struct filling *f, uint32_t part, const char *text)
+{
+    return part == MORTISE_OPTION_URL_PATH && text[0] != '/' && text[0] != '\0' && lacks_host(f);
+}
+
 static mortise_status give_part(struct filling *f, size_t index, uint32_t part)
 {
     const mortise_option *option = &f->schema[index];
-    const char *text = url_part(&f->config->url, part);
+    const char *text = url_part(&f->config->url, part), *scheme = f->config->url.scheme;
 
     if (text != NULL && part == MORTISE_OPTION_URL_PATH && option->type != MORTISE_OPTION_TEXT)
         text += text[0] == '/';
     if (text == NULL || (text[0] == '\0' && option->type != MORTISE_OPTION_TEXT))
         return MORTISE_OK;
     const struct given given = {.key = option->key, .text = text};
+    if (option->type == MORTISE_OPTION_TEXT && is_lost_host(f, part, text))
+        return value_failed(f, &given, "a host is written %s://HOST, and a path %s:/PATH", scheme,
+                            scheme);
     return config_give(f, index, &given);
 }
 

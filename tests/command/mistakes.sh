@@ -24,6 +24,9 @@ written "an unknown driver" 'no module "consul"' 'mortise.conf:2' 'install its p
 written "a misspelt driver" 'no module "sqlit"' 'mortise.conf:2' 'did you mean "sqlite"' '[mortise]' 'driver = sqlit'
 written "a renewal that is too rare" 'renew_every' 'mortise.conf' 'at most a third of ttl' '[mortise]' 'ttl = 3s' 'renew_every = 2s'
 url "an unknown scheme" 78 'no module "consul"' 'consul://' 'install its package, or use one' consul://host/
+if "$BIN" drivers etcd >/dev/null 2>&1; then
+    url "a host without //" 78 'a host is written etcd://HOST' 'etcd:db1: a host' 'and a path etcd:/PATH' etcd:db1
+fi
 url "a / in a URL's password" 78 'must be a number' 'redis URL' "in a password.*'/' %2F" redis://u:pa/ss@host
 written "a wrong phase" 'phase = "nwe"' 'mortise.conf:6: \[migrate\]' 'expected old, both or new' \
     '[mortise]' 'driver = migrate' '[migrate]' 'from = sqlite:a' 'to = sqlite:b' 'phase = nwe' '[sqlite:a]' "path = $DIR/a.db" \

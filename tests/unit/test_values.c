@@ -39,6 +39,14 @@ static const mortise_option path_schema[] = {
     {.key = "pin", .type = MORTISE_OPTION_INT, .flags = MORTISE_OPTION_SECRET},
 };
 
+static const mortise_option tree_schema[] = {
+    {.key = "servers",
+     .type = MORTISE_OPTION_TEXT,
+     .flags = MORTISE_OPTION_URL_AUTHORITY,
+     .default_text = "127.0.0.1"},
+    {.key = "root", .type = MORTISE_OPTION_TEXT, .flags = MORTISE_OPTION_URL_PATH},
+};
+
 static const mortise_option whole_schema[] = {
     {.key = "url",
      .type = MORTISE_OPTION_TEXT,
@@ -308,6 +316,12 @@ static void test_url_path(void)
                  {"sqlite:", NULL},
                  {"sqlite:///a", "/a"},
                  {"sqlite:/%24{HOME}", "/${HOME}"}};
+    static const struct {
+        const char *url, *servers, *root;
+    } trees[] = {{"zk:/a", "127.0.0.1", "/a"},
+                 {"zk:///a", "127.0.0.1", "/a"},
+                 {"zk:a?servers=h", "h", "a"},
+                 {"zk://h/a", "h", "/a"}};
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct config *config = load_good(table[i].url);
@@ -315,6 +329,15 @@ static void test_url_path(void)
         CU_ASSERT_EQUAL(values[0].given, table[i].path != NULL);
         if (table[i].path != NULL)
             CU_ASSERT_STRING_EQUAL(values[0].text, table[i].path);
+        config_values_free(values, 2);
+        config_free(config);
+    }
+    for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
+        struct config *config = load_good(trees[i].url);
+        mortise_value *values = good_values(config, "zk", tree_schema, 2);
+        CU_ASSERT_STRING_EQUAL(values[0].text, trees[i].servers);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(values[1].text);
+        CU_ASSERT_STRING_EQUAL(values[1].text, trees[i].root);
         config_values_free(values, 2);
         config_free(config);
     }
@@ -351,6 +374,10 @@ static void test_bad_url(void)
         bad_values(table[i].url, "redis", schema, COUNT, table[i].wanted);
     for (size_t i = 0; i < sizeof(sqlite) / sizeof(sqlite[0]); i++)
         bad_values(sqlite[i].url, "sqlite", path_schema, 2, sqlite[i].wanted);
+    bad_values("zk:h", "zk", tree_schema, 2,
+               "zk:h: a host is written zk://HOST, and a path zk:/PATH");
+    bad_values("zk:h:1/a", "zk", tree_schema, 2,
+               "zk:h:1/a: a host is written zk://HOST, and a path zk:/PATH");
     bad_values("nopath:/x", "nopath", path_schema + 1, 1,
                "nopath:/x: nopath takes no path in a URL");
     bad_values("x:/?driver=y", "mortise", core_options, CORE_OPTION_COUNT,
