@@ -12,6 +12,9 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_compile_definitions(_GNU_SOURCE)
+# Asserts stay, whatever the build type and the packager's flags say (CMake's all have -DNDEBUG, but Debug): a broken promise
+# inside a lock should end the program, not the exclusion.
+add_compile_options(-UNDEBUG)
 add_compile_options(
     -Wall -Wextra -Wshadow -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wformat=2 -Wvla
     "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>")
