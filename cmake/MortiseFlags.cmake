@@ -29,7 +29,10 @@ endif()
 # As Debian builds its packages: all symbols are bound at the start, and the tables that say where are read-only then.
 if(NOT MORTISE_SANITIZE)
     add_link_options("$<$<CONFIG:Release,RelWithDebInfo>:-Wl,-z,relro,-z,now>")
-    add_compile_options("$<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+    add_compile_options("$<$<CONFIG:Release,RelWithDebInfo>:-fstack-protector-strong>")
+    if(NOT CMAKE_C_FLAGS MATCHES "_FORTIFY_SOURCE") # a packager may want 3
+        add_compile_options("$<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+    endif()
 endif()
 
 if(MORTISE_SANITIZE)

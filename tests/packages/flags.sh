@@ -8,6 +8,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-flags.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
 
 "$cmake" -S "$root" -B "$work/build" -G "$generator" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    -DCMAKE_C_FLAGS='-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3' \
     -DMORTISE_DRIVERS=sqlite -DMORTISE_TESTS=OFF -DMORTISE_EXAMPLES=OFF -DMORTISE_BENCH=OFF >"$work/log" 2>&1 || {
     cat "$work/log" >&2
     exit 1
@@ -21,4 +22,8 @@ grep -q -e ' -DNDEBUG ' "$work/commands" || {
     echo "these have no asserts" >&2
     exit 1
 }
+if grep -v -e ' -D_FORTIFY_SOURCE=3 ' "$work/commands" >&2 || grep -e '_FORTIFY_SOURCE=2' "$work/commands" >&2; then
+    echo "these are not fortified as CMAKE_C_FLAGS says" >&2
+    exit 1
+fi
 echo "$(wc -l <"$work/commands") files keep their asserts"
