@@ -11,7 +11,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-add_compile_definitions(_GNU_SOURCE)
+# The version is that of the library, the command and all modules.
+add_compile_definitions(_GNU_SOURCE "MORTISE_VERSION_TEXT=\"${PROJECT_VERSION}\"")
 # Asserts stay, whatever the build type and the packager's flags say (CMake's all have -DNDEBUG, but Debug): a broken promise
 # inside a lock should end the program, not the exclusion.
 add_compile_options(-UNDEBUG)

@@ -134,7 +134,7 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT |
                     MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = DRIVER_NAME,
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "tables in a MySQL or MariaDB database",
     .options = options,
     .option_count = OPTION_COUNT,

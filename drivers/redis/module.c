@@ -379,7 +379,7 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_REENTRANT |
                     MORTISE_CAP_FAIR | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = "redis",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "one Redis primary: scripts, one connection, waiters "
                "notified by a subscription",
     .default_namespace = "mortise:",

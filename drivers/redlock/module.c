@@ -302,7 +302,7 @@ const mortise_module mortise_module_v1 = {
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_INSPECT |
                     MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_QUORUM | MORTISE_CAP_SHARED,
     .name = "redlock",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "a majority of independent Redis servers, asked in parallel",
     .default_namespace = "mortise:",
     .options = options,

@@ -262,7 +262,7 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY |
                     MORTISE_CAP_REENTRANT | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = "sqlite",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "a database file on this host: no server, safe between its processes",
     .options = options,
     .option_count = OPTION_COUNT,

@@ -289,7 +289,7 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE | MORTISE_CAP_SHARED |
                     MORTISE_CAP_PERMITS,
     .name = "zookeeper",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "ephemeral sequential nodes in a ZooKeeper ensemble: fair, durable, safe without a "
                "majority",
     .options = options,

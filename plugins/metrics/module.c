@@ -160,7 +160,7 @@ const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,
     .kind = MORTISE_KIND_OBSERVER,
     .name = "metrics",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "counts and times for Prometheus, through the node exporter's textfile collector",
     .options = options,
     .option_count = OPTION_COUNT,

@@ -115,7 +115,7 @@ const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,
     .kind = MORTISE_KIND_OBSERVER,
     .name = "trace",
-    .version = "0.1.0",
+    .version = MORTISE_VERSION_TEXT,
     .summary = "writes every event of a client as a line of JSON",
     .options = options,
     .option_count = OPTION_COUNT,
