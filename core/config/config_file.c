@@ -375,8 +375,8 @@ static char *read_line(char *buffer, int size, void *context)
         line.length = 0;
     else if (line.length > room)
         line_failed(r,
-                    "the line is longer than %zu bytes (after a comma, a value may continue on "
-                    "an indented line)",
+                    "the line is longer than %zu bytes (a list may continue on an indented line "
+                    "after a comma; any other text can be ${NAME}, and a secret in KEY_file)",
                     room);
     if (r->status != MORTISE_OK)
         return NULL;
