@@ -1,6 +1,7 @@
 /* duration.c - times as people write and read them.
  *
- * The notation is that of the config ("500ms", "30s", "2m"); a number alone is seconds, as in flock(1). */
+ * The notation is that of the config ("500ms", "30s", "2m"), and more: fractions ("1.5m"), and a number alone, which is
+ * seconds, as in flock(1). */
 #include "duration.h"
 
 #include <inttypes.h>
