@@ -1,6 +1,6 @@
 #!/bin/sh
-# quickstart.sh - shows Mortise at work, on a fresh Debian or Ubuntu: installs what the build needs, builds a release in
-# build-quickstart/, and lets eight processes add to one number in a file, with the lock and without.
+# quickstart.sh - shows Mortise at work, on a fresh Debian 12, Ubuntu 24.04, or later: installs what the build needs, builds a
+# release in build-quickstart/, and lets eight processes add to one number in a file, with the lock and without.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
@@ -10,6 +10,15 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-quickstart.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# CMake would say so after all packages are installed.
+needed=$(sed -n 's/^cmake_minimum_required(VERSION \(.*\))$/\1/p' "$root/CMakeLists.txt")
+there=$( (cmake --version || LC_ALL=C apt-cache policy cmake) 2>/dev/null |
+    sed -n 's/^cmake version //p; s/^  Candidate: \([0-9].*\)/\1/p')
+if [ -n "$there" ] && [ "$(printf '%s\n' "$needed" "$there" | sort -V | head -n 1)" != "$needed" ]; then
+    echo "CMake $there is too old: Mortise needs $needed, as in Debian 12, Ubuntu 24.04, or later." >&2
+    exit 1
+fi
 
 packages_install "$packages_to_build" || exit 1
 # A build directory of its own, because it leaves out the tests.

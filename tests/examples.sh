@@ -38,6 +38,16 @@ done
     exit 1
 }
 
+# An old CMake is told of before anything is installed.
+mkdir "$work/old"
+printf '%s\n' '#!/bin/sh' 'echo cmake version 3.22.1' >"$work/old/cmake"
+chmod +x "$work/old/cmake"
+if PATH="$work/old:$PATH" sh "$MORTISE_SOURCE_DIR/examples/quickstart.sh" >"$work/quickstart" 2>&1 ||
+    [ "$(cat "$work/quickstart")" != "CMake 3.22.1 is too old: Mortise needs 3.25, as in Debian 12, Ubuntu 24.04, or later." ]; then
+    echo "examples: with CMake 3.22.1, quickstart.sh printed \"$(cat "$work/quickstart")\"" >&2
+    exit 1
+fi
+
 # The same with PostgreSQL for both, where there is a server. Its folder is closed by mktemp; the server,
 # which does not run as root, opens it to itself.
 servers=$MORTISE_SOURCE_DIR/tests/servers.sh
