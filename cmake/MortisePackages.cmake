@@ -10,7 +10,9 @@
 #   mortise-conformance   the test suite for drivers, if the tests are built
 #   mortise-bench         the comparison of drivers, if the benchmarks are built
 #
-# Every build makes the same packages, whatever its install prefix is. tests/packages/ installs, uses and purges them.
+# Every build makes the same packages, but for one path in the library: the install prefix of the build says where it looks for
+# modules beside its own directory. So packages for others are configured with -DCMAKE_INSTALL_PREFIX=/usr. tests/packages/
+# installs, uses and purges them.
 if(NOT PROJECT_IS_TOP_LEVEL)
     return()
 endif()
