@@ -180,7 +180,7 @@ static void test_core_defaults(void)
     CU_ASSERT_PTR_NULL(values[CORE_RENEW_EVERY].text);
     CU_ASSERT_EQUAL(values[CORE_WAIT].number, MORTISE_WAIT_FOREVER);
     CU_ASSERT_PTR_NULL(values[CORE_NAMESPACE].text);
-    CU_ASSERT_EQUAL(values[CORE_HANDOVER_WINDOW].number, 50);
+    CU_ASSERT_EQUAL(values[CORE_HANDOVER_WINDOW].number, 25);
     CU_ASSERT_EQUAL(values[CORE_HANDOVER_MAX].number, 64);
     CU_ASSERT_EQUAL(values[CORE_UNREACHABLE_TIMEOUT].number, 10000);
     CU_ASSERT_EQUAL(values[CORE_CLOSE_TIMEOUT].number, 5000);
