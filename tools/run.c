@@ -188,16 +188,25 @@ static bool was_signalled(const struct run *run)
            boottime_ns() <= run->signal_ns + SIGNAL_COUNTS_MS * INT64_C(1000000);
 }
 
+static int end_as(const struct bounded_end *end)
+{
+    if (end->number != 0)
+        signals_die(end->number, end->alone);
+    return end->code;
+}
+
 static int run_under_lock(struct run *run)
 {
     struct bounded_end end = {0};
 
     if (!run_wait(run, &end.code)) {
+        end.number = run->typed_end;
+        end.alone = true;
         end.signalled = run->interrupted;
         close_client(run, &end);
         keeper_stop(&run->keeper);
         run_say_last();
-        return end.code;
+        return end_as(&end);
     }
     run_hold(run);
     if (run->abandoned) {
@@ -217,9 +226,7 @@ static int run_under_lock(struct run *run)
     close_client(run, &end);
     keeper_stop(&run->keeper);
     run_say_last();
-    if (end.number != 0)
-        signals_die(end.number, end.alone);
-    return end.code;
+    return end_as(&end);
 }
 
 /* Each user has a default database of their own: a lock that a crontab of root acquires does not exclude the shell of another

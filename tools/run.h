@@ -48,6 +48,7 @@ struct run {
     bool notice_due;  /* the user was not told yet who holds the lock */
     int notice_fd;    /* of notice_ask(), or -1 */
     bool interrupted; /* the wait was ended by a signal */
+    int typed_end;    /* the same: INT or QUIT, and it was typed (terminal_typed()); else 0 */
     mortise_status status;
     mortise_error error;
     int64_t begin_ns;    /* of the wait */
@@ -87,8 +88,8 @@ bool run_read_options(struct run *run, int argc, char **argv, int *code);
 
 /* Blocks the signals that are handled, from the first instant. Signals that were ignored stay ignored. */
 bool signals_take(struct run *run);
-/* Between these two calls, INT, TERM, HUP and QUIT end the process at once, with the signal's exit code. That is for the
- * opening of the library, when nothing needs to be cleaned up. */
+/* Between these two calls, INT, TERM, HUP and QUIT end the process at once, with the signal's exit code, or by the signal if that
+ * was typed. That is for the opening of the library, when nothing needs to be cleaned up. */
 void signals_end_at_once(const struct run *run);
 void signals_held_back(const struct run *run);
 /* The command has ended, or never ran, and the rest takes as long as the backend takes. The first INT, TERM, HUP or QUIT
@@ -120,6 +121,9 @@ void terminal_open(struct run *run);
 /* Whether the wrapper's group is in the foreground of the terminal. */
 bool terminal_is_ours(const struct run *run);
 bool terminal_is_commands(const struct run *run);
+/* Whether a signal is an INT or QUIT that was typed: for the wrapper's group (`typed`: signals_next() said so), or for the group
+ * of a run around it, which passed it on. Then a script around the wrapper must see that the wrapper died of it. */
+bool terminal_typed(const struct run *run, int number, bool typed);
 /* Whether the command gets the terminal before it needs it. */
 bool terminal_is_for_command(const struct run *run);
 void terminal_give(const struct run *run);

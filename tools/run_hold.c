@@ -11,7 +11,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -235,13 +234,6 @@ static void on_group_wants_terminal(struct run *run, int number)
     }
 }
 
-/* What was typed for the group of a run around this one is passed on to the whole group of this one, by a keeper. But if the
- * command has the terminal, it would have got that itself. */
-static bool is_from_outer_run(const struct run *run)
-{
-    return run->terminal >= 0 && getenv("MORTISE_OWNER") != NULL && !terminal_is_commands(run);
-}
-
 static void on_signal(struct run *run, int number, bool typed)
 {
     if (number == SIGCHLD) {
@@ -270,7 +262,7 @@ static void on_signal(struct run *run, int number, bool typed)
     }
     if (number == SIGINT || number == SIGQUIT) {
         run->passed_on = number;
-        run->passed_on_typed = typed || is_from_outer_run(run);
+        run->passed_on_typed = terminal_typed(run, number, typed);
     }
     pass_on(run, number);
 }

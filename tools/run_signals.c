@@ -45,12 +45,18 @@ bool signals_take(struct run *run)
     return run->signals >= 0;
 }
 
-static void end_at_once(int number)
+/* What a run around this one passes on may have been typed. */
+static volatile sig_atomic_t from_outer_run;
+
+static void end_at_once(int number, siginfo_t *info, void *context)
 {
+    (void)context;
+    if ((number == SIGINT || number == SIGQUIT) && (from_outer_run || info->si_code == SI_KERNEL))
+        signals_die(number, true);
     _exit(EXIT_SIGNAL_BASE + number);
 }
 
-static void set_ending(const struct run *run, void (*handler)(int number), int how)
+static void set_ending(const struct run *run, const struct sigaction *action, int how)
 {
     sigset_t set;
 
@@ -62,9 +68,8 @@ static void set_ending(const struct run *run, void (*handler)(int number), int h
     if (how == SIG_BLOCK)
         pthread_sigmask(how, &set, NULL);
     for (size_t i = 0; i < COUNT(ending); i++) {
-        struct sigaction action = {.sa_handler = handler};
         if (sigismember(&set, ending[i]))
-            sigaction(ending[i], &action, NULL);
+            sigaction(ending[i], action, NULL);
     }
     if (how == SIG_UNBLOCK)
         pthread_sigmask(how, &set, NULL);
@@ -72,12 +77,17 @@ static void set_ending(const struct run *run, void (*handler)(int number), int h
 
 void signals_end_at_once(const struct run *run)
 {
-    set_ending(run, end_at_once, SIG_UNBLOCK);
+    const struct sigaction action = {.sa_sigaction = end_at_once, .sa_flags = SA_SIGINFO};
+
+    from_outer_run = terminal_typed(run, SIGINT, false);
+    set_ending(run, &action, SIG_UNBLOCK);
 }
 
 void signals_held_back(const struct run *run)
 {
-    set_ending(run, SIG_DFL, SIG_BLOCK);
+    const struct sigaction action = {.sa_handler = SIG_DFL};
+
+    set_ending(run, &action, SIG_BLOCK);
 }
 
 /* ---- A bounded end ---------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@
 #include "run.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 void terminal_open(struct run *run)
@@ -33,6 +35,18 @@ bool terminal_is_commands(const struct run *run)
 {
     return run->terminal >= 0 && command_group(run) > 0 &&
            tcgetpgrp(run->terminal) == command_group(run);
+}
+
+/* What was typed for the group of a run around this one is passed on to the whole group of this one, by a keeper. But if the
+ * command has the terminal, it would have got that itself. */
+static bool is_from_outer_run(const struct run *run)
+{
+    return run->terminal >= 0 && getenv("MORTISE_OWNER") != NULL && !terminal_is_commands(run);
+}
+
+bool terminal_typed(const struct run *run, int number, bool typed)
+{
+    return (number == SIGINT || number == SIGQUIT) && (typed || is_from_outer_run(run));
 }
 
 /* Not in a pipeline. Nor behind the `&` of a script: there /dev/null is stdin. */

@@ -218,7 +218,10 @@ static int leave(struct run *run, mortise_request request, const struct bounded_
 static int leave_by_signal(struct run *run, mortise_request request, int number)
 {
     return leave(run, request,
-                 &(struct bounded_end){.code = EXIT_SIGNAL_BASE + number, .signalled = true});
+                 &(struct bounded_end){.code = EXIT_SIGNAL_BASE + number,
+                                       .number = run->typed_end,
+                                       .alone = true, /* the group has it already */
+                                       .signalled = true});
 }
 
 /* Without the keeper no command can be started; and as process 1 the wrapper would reap no orphan that died after the
@@ -231,9 +234,13 @@ static int leave_without_keeper(struct run *run, mortise_request request)
 
 static int next_ending_signal(struct run *run)
 {
-    for (int number; (number = signals_next(run, NULL)) != 0;) {
-        if (signals_is_ending(number))
+    bool typed = false;
+
+    for (int number; (number = signals_next(run, &typed)) != 0;) {
+        if (signals_is_ending(number)) {
+            run->typed_end = terminal_typed(run, number, typed) ? number : 0;
             return number;
+        }
         if (number == SIGCHLD)
             run_reap_strangers(run);
         /* TTIN may be for another of the group: if its wrapper has seen to that already, nobody would continue this one. */

@@ -80,7 +80,49 @@ sees "after a second it says who holds it" "^mortise: waiting for \"${N}h\", hel
 type_keys C-c
 sees "^C leaves the queue" '^(\^C)?\[130\]'
 yes "its place is gone" until_true nobody_waits "${N}h"
+cat >"$DIR/script" <<END
+echo \$\$ >$DIR/script.pid
+$BIN run ${N}h -- true
+echo the script goes on
+END
+fresh
+line "bash $DIR/script"
+until_true someone_waits "${N}h" || wrong "no waiter was seen"
+until_true filled "$DIR/script.pid"
+type_keys C-c
+sees "^C ends a script that waits, too" '^(\^C)?\[130\]'
+no "its next line is not reached" shows 'the script goes on'
+yes "its place is gone" until_true nobody_waits "${N}h"
+fresh
+line "echo | \$m run ${N}a -- bash $DIR/script"
+until_true someone_waits "${N}h" || wrong "no waiter was seen"
+type_keys C-c
+sees "and the script of a run in a pipeline, whose own run waits" '^(\^C)?\[130\]'
+no "its next line is not reached" shows 'the script goes on'
+yes "its place is gone" until_true nobody_waits "${N}h"
+yes "the lock of the outer run is free" until_true is_free "${N}a"
 let_go "$HOLDER"
+
+what "^C while a run opens its configuration"
+mkfifo "$DIR/never.conf" # nobody writes it
+rm "$DIR/script.pid"
+cat >"$DIR/script" <<END
+echo \$\$ >$DIR/script.pid
+$BIN -C $DIR/never.conf run ${N}a -- true
+echo the script goes on
+END
+has_keeper() { # of the run in the script
+    local run
+    run=$(children_of "$(cat "$DIR/script.pid")" | head -n 1)
+    [ -n "$run" ] && [ -n "$(keeper_of "$run")" ]
+}
+fresh
+line "bash $DIR/script"
+until_true filled "$DIR/script.pid"
+until_true has_keeper || wrong "the run does not begin"
+type_keys C-c
+sees "^C ends the script" '^(\^C)?\[130\]'
+no "its next line is not reached" shows 'the script goes on'
 
 what "^Z and fg"
 fresh
