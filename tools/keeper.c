@@ -2,7 +2,8 @@
  *
  * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death, and the clock: where the
  * instants in the shared page are not moved on in time, whether the server is away or the wrapper itself is stopped, it ends the
- * command so that all is gone before the deadline. Every signal is blocked here; only SIGKILL and SIGSTOP touch a keeper.
+ * command so that all is gone before the deadline. Signals are blocked here; only SIGKILL and SIGSTOP touch a keeper that has
+ * more to do than to release locks.
  *
  * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which names the group, cannot be
  * given to anybody else, and a signal to the group never goes astray. */
@@ -183,13 +184,13 @@ static bool call_off(struct state *state)
     return true;
 }
 
-/* The end: nobody uses the locks any more. They are released first: whoever reads stderr may be stuck. */
+/* The end: nobody uses the locks any more. To release them, stderr is let go of. */
 static _Noreturn void leave(struct state *state, bool ended_command)
 {
-    if (!atomic_load(&state->page->parting))
-        keeper_witness_release(&state->witness);
     if (ended_command && !atomic_load(&state->page->abandoned))
         say_if_possible("the process that held the lock was killed; its command was ended");
+    if (!atomic_load(&state->page->parting))
+        keeper_witness_release(&state->witness);
     _exit(EXIT_DONE);
 }
 

@@ -3,10 +3,17 @@
 #include "keeper.h"
 
 #include "connect.h"
+#include "exit_code.h"
+#include "signal_set.h"
 #include "witness.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void forget(struct keeper_witness *witness)
@@ -97,6 +104,69 @@ static void wait_for_death(const struct keeper_witness *witness)
         continue;
 }
 
+/* ---- Nobody waits for the keeper --------------------------------------------------------------- */
+
+/* Nobody waits for the end of a file, and the configuration may be read from one that was passed (/dev/stdin). */
+static bool is_file(int fd)
+{
+    struct stat about;
+
+    return fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+static bool is_needed(const struct keeper_witness *witness, int fd)
+{
+    return fd == witness->socket || fd == witness->pidfd || fd == witness->area || is_file(fd);
+}
+
+static void let_go(const struct keeper_witness *witness)
+{
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    DIR *folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && nothing >= 0; fd++) {
+        if (!is_file(fd))
+            dup2(nothing, fd);
+    }
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const int fd = (int)strtol(entry->d_name, NULL, 10); /* 0: no number */
+        if (fd > STDERR_FILENO && fd != dirfd(folder) && !is_needed(witness, fd))
+            close(fd);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
+enum { SIGNALLED_SECONDS = 2 };
+
+static void on_signal(int number)
+{
+    static volatile sig_atomic_t signalled;
+
+    if (number == SIGALRM)
+        _exit(EXIT_DONE);
+    if (!signalled)
+        alarm(SIGNALLED_SECONDS);
+    signalled = 1;
+}
+
+/* From here on they bound what is left, as in the wrapper. systemd sends TERM only once, perhaps long before. */
+static void take_signals(void)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM};
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigemptyset(&action.sa_mask);
+    signal(SIGALRM, SIG_DFL); /* it may have been ignored */
+    signal_set_add(&action.sa_mask, numbers, sizeof numbers / sizeof numbers[0]);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (sigismember(&action.sa_mask, numbers[i]))
+            sigaction(numbers[i], &action, NULL);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, NULL);
+}
+
 void keeper_witness_release(struct keeper_witness *witness)
 {
     mortise_client *client;
@@ -104,12 +174,14 @@ void keeper_witness_release(struct keeper_witness *witness)
     keeper_witness_read(witness);
     if (witness->area < 0)
         return;
+    let_go(witness);
     wait_for_death(witness);
     if (!has_claims(witness))
         return;
     const int64_t delay_ms = witness->crash_delay_ms;
     if (delay_ms > 0)
         poll(NULL, 0, delay_ms < INT32_MAX ? (int)delay_ms : INT32_MAX);
+    take_signals();
     if (mortise_open_for_dead(config_where, &client, NULL) != MORTISE_OK)
         return;
     if (mortise_config_print(client) == witness->print)

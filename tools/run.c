@@ -16,8 +16,9 @@
  *   release on, a signal does not change the code: the first limits the release to two seconds, the second ends the
  *   wrapper at once.
  * - The wrapper (kill -9): the keeper reads end of file, sends TERM and soon after KILL. When no process is left, it
- *   releases the lock, as a witness does (docs/crash.md). If it is killed too, the kernel kills the command, and the lock stays
- *   held until its ttl. What the command has started may live longer than that: nobody is left to kill it.
+ *   releases the lock, as a witness does (docs/crash.md); nobody who reads the output waits for that. If it is killed too, the
+ *   kernel kills the command, and the lock stays held until its ttl. What the command has started may live longer than that:
+ *   nobody is left to kill it.
  * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG). The wrapper, a subreaper too, gets the rest,
  *   kills it, waits for it, and releases the lock.
  * - A process that hangs in the kernel, or runs as another user, cannot be killed. The keeper (or the wrapper) tries
@@ -85,7 +86,8 @@ static void release(struct run *run)
 
     if (!run->lost)
         snprintf(words, sizeof words,
-                 "mortise: %s was not released in time: it stays locked until its ttl ends\n",
+                 "mortise: %s was not released in time: it stays locked, at the latest until its "
+                 "ttl ends\n",
                  run->shown);
     signals_last_words(words);
     /* If the lock is lost, there is no answer to wait for. */

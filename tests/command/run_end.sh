@@ -28,9 +28,13 @@ if can_freeze; then
     config=$MORTISE_CONFIG
     MORTISE_CONFIG=$(slow_to_give_up)
     what "the release hangs: a signal bounds it, and does not change the code"
-    "$BIN" run "${N}a" -- sh -c "$waits" 2>"$DIR/err" &
+    mkfifo "$DIR/out"
+    cat "$DIR/out" >"$DIR/err" &
+    reader=$!
+    "$BIN" run --ttl 10m "${N}a" -- sh -c "$waits" >"$DIR/out" 2>&1 &
     wrapper=$!
     started
+    keeper=$(keeper_of $wrapper)
     freeze
     go
     until_true gone "$COMMAND"
@@ -38,18 +42,27 @@ if can_freeze; then
     kill -TERM $wrapper
     same_code "TERM after a command that ended with 0" 0 $wrapper
     soon "$begin" 20000 "soon" # alone it would take a minute
-    has_line "said" "$DIR/err" "^mortise: \"${N}a\" was not released in time: it stays locked until its ttl"
+    yes "who reads its output sees the end" until_true gone $reader
+    soon "$begin" 20000 "as soon"
+    has_line "said" "$DIR/err" "^mortise: \"${N}a\" was not released in time: it stays locked, at the latest until its ttl"
+    yes "the keeper goes on" alive "$keeper"
     thaw
-    break_it "${N}a"
+    yes "and releases the lock once the backend answers" until_true is_free "${N}a"
+    yes "then it ends" until_true gone "$keeper"
 
     what "the command is ended by the signal, and then the release hangs"
-    "$BIN" run "${N}a" -- sh -c "$waits" 2>"$DIR/err" &
+    "$BIN" run --ttl 10m "${N}a" -- sh -c "$waits" 2>"$DIR/err" &
     wrapper=$!
     started
+    keeper=$(keeper_of $wrapper)
     freeze
     begin=$(ms)
     kill -TERM $wrapper
     same_code "the command's code" 143 $wrapper
+    soon "$begin" 20000 "soon"
+    begin=$(ms)
+    kill -TERM "$keeper"
+    yes "TERM ends the keeper" until_true gone "$keeper"
     soon "$begin" 20000 "soon"
     thaw
     break_it "${N}a"
