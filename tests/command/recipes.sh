@@ -77,8 +77,10 @@ until_true someone_waits worker
 no "another one stands by" [ -s "$DIR/standby" ]
 kill -TERM $worker
 yes "and takes over when the first is stopped" until_true holds "$DIR/standby" '^active'
+same_code "the active one's code when it is stopped" 143 $worker
 kill -TERM $standby
 same_code "stopped as well" 143 $standby
+has_line "which is a success for the unit" "$DIR/units/worker.service" '^SuccessExitStatus=143$'
 
 what "the manifest"
 if command -v python3 >/dev/null && python3 -c 'import yaml' 2>/dev/null; then
