@@ -36,7 +36,7 @@
  *
  * A *backend* is one configuration, opened once for all peers that name it:
  *
- *   OPENING  a thread opens it
+ *   OPENING  a thread opens it; that it then connects to the server is not waited for
  *   OPEN     it has a client
  *   FAILED   it could not be opened; freed when its peers are gone
  *
@@ -89,7 +89,7 @@ enum backend_state { BACKEND_OPENING, BACKEND_OPEN, BACKEND_FAILED };
 struct backend {
     struct backend *next;
     enum backend_state state; /* the main thread changes it */
-    bool opened;              /* its thread has ended, and has set client or problem */
+    bool opened;              /* its thread has set client or problem */
     unsigned peers;    /* that refer to it */
     unsigned releases; /* without an answer yet */
     int64_t idle_ns;   /* since when it has had neither */

@@ -45,7 +45,6 @@ static void open_client_of(struct backend *backend, mortise_client **client, cha
 {
     mortise_error error = {.message = ""};
     const char *where = backend->where[0] == '\0' ? NULL : backend->where;
-    char text[256];
 
     problem[0] = '\0';
     if (mortise_open_for_dead(where, client, &error) != MORTISE_OK) {
@@ -59,16 +58,14 @@ static void open_client_of(struct backend *backend, mortise_client **client, cha
                  "environment variables for it");
         mortise_close(*client, NULL);
         *client = NULL;
-        return;
     }
-    mortise_ping(*client, text, sizeof text, NULL); /* connects: the first release need not wait */
 }
 
 static void *open_main(void *argument)
 {
     struct backend *backend = argument;
     mortise_client *client = NULL;
-    char problem[sizeof backend->problem];
+    char problem[sizeof backend->problem], text[256];
 
     open_client_of(backend, &client, problem);
     pthread_mutex_lock(&lock);
@@ -78,6 +75,10 @@ static void *open_main(void *argument)
     opened = true;
     wake_main();
     pthread_mutex_unlock(&lock);
+    /* Connects, so that the first release need not wait for that; but no peer waits for a silent server. The client may be closed
+     * meanwhile: then this fails. */
+    if (client != NULL)
+        mortise_ping(client, text, sizeof text, NULL);
     return NULL;
 }
 

@@ -2,12 +2,14 @@
 """drivers.py STACK… - on each driver: what a witness frees when holders and waiters are killed. With --time it only measures
 the time from a kill to the next grant, five kills for each stack (not a test). Every lock has a ttl of five minutes, but
 where the witness is no good."""
+import contextlib
 import os
+import subprocess
 import sys
 import time
 
 import rig
-from rig import BadWitness, Folder, hear, kill, quit_well, run, say, until, watched
+from rig import BadWitness, Folder, Peer, hear, kill, quit_well, run, say, until, watched
 
 # stack: (server, its settings, what the section of the driver says; {} are the server's values, what it can)
 REDIS = "servers = 127.0.0.1:{PORT}\n"
@@ -67,15 +69,22 @@ class Servers:
             self.known[key] = values
         return self.known[key]
 
+    @contextlib.contextmanager
+    def frozen(self, kind):
+        self.folder.serve("freeze", kind)
+        try:
+            yield
+        finally:
+            self.folder.serve("thaw", kind)
+
 
 def prepare_postgres(values):
-    import subprocess
     schema = subprocess.run([rig.COMMAND, "schema", "postgres"], stdout=subprocess.PIPE, text=True, check=True).stdout
     subprocess.run(["psql", "-q", "-h", "127.0.0.1", "-p", values["PORT"], "-U", "mortise", "mortise"], input=schema,
                    text=True, check=True)
 
 
-stack = None
+stack = servers = None
 
 
 def test_killed_holder(folder):
@@ -180,6 +189,30 @@ def test_owner(folder):
     assert hear(waiter) == "held"
 
 
+def test_silent_backend(folder):
+    """a server that does not answer: a new witness watches all the same, and ends soon"""
+    if stack.name != "redis":
+        return
+    where = stack.config(folder, "unreachable_timeout = 60s\nclose_timeout = 60s\n",
+                         more="connect_timeout = 30s\ncommand_timeout = 30s\n")
+    print_ = int(subprocess.run([rig.HOLDER, "--print", where], stdout=subprocess.PIPE, text=True, check=True).stdout)
+    with servers.frozen("redis"):
+        folder.witness()
+        peer, area = Peer(folder), rig.area_of()
+        begin = time.monotonic()
+        peer.hello(area, where=where, print_=print_)
+        answer = peer.hear()
+        took = time.monotonic() - begin
+        assert answer is not None and answer[0] == rig.WELCOME, answer
+        assert took < 5, f"WELCOME took {took} s, and a client waits for five"
+        peer.close()
+        os.close(area)
+        begin = time.monotonic()
+        folder.end_witnesses()
+        took = time.monotonic() - begin
+        assert took < 20, f"the end took {took} s"
+
+
 def test_no_good_witness(folder):
     """a witness that hangs, has another version, talks nonsense or goes away again and again: as without one, and one line"""
     crowd = []
@@ -229,7 +262,7 @@ def measure(folder):
 
 
 def main():
-    global stack
+    global stack, servers
     failed = 0
     words = [word for word in sys.argv[1:] if word in STACKS or word == "--time"]
     for word in words:

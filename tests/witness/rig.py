@@ -75,8 +75,11 @@ class Folder:
         self.servers.append((kind, folder))
         return dict(line.split("=", 1) for line in out.stdout.splitlines())
 
+    def serve(self, verb, kind):
+        subprocess.run(["sh", f"{ROOT}/tests/servers.sh", verb, kind, self.file(f"server-{kind}")], check=True)
+
     def kill_server(self, kind):
-        subprocess.run(["sh", f"{ROOT}/tests/servers.sh", "kill", kind, self.file(f"server-{kind}")], check=True)
+        self.serve("kill", kind)
 
     def start(self, *words, **more):
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, **more)
