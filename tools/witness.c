@@ -34,7 +34,8 @@ static const char help[] =
     "Programs find it by themselves (`witness = auto` in the config). See docs/crash.md.\n"
     "Needs a kernel with pidfds (Linux 5.3).\n"
     "Exit code: 0 ended by a signal, 64 usage, 71 system error, 75 another witness listens there,\n"
-    "78 the directory is not closed to others, or LISTEN_FDS is not one listening socket.\n";
+    "78 the directory is not closed to others, or LISTEN_FDS is not one listening socket with a\n"
+    "path.\n";
 
 enum { OPTION_SOCKET = OPTION_PRIVATE };
 static const struct option options[] = {

@@ -136,7 +136,10 @@ static int take_socket(int *code)
         return fail(code, EXIT_BAD_CONFIG, "LISTEN_FDS",
                     "expected one listening socket (ListenSequentialPacket=)");
     address.sun_path[sizeof address.sun_path - 1] = '\0';
-    if (!folder_of(address.sun_path, folder, sizeof folder) || !check_folder(folder, code))
+    /* An abstract one is open to every user. */
+    if (!folder_of(address.sun_path, folder, sizeof folder))
+        return fail(code, EXIT_BAD_CONFIG, "LISTEN_FDS", "expected a socket with a path");
+    if (!check_folder(folder, code))
         return -1;
     fcntl(FROM_SYSTEMD, F_SETFD, FD_CLOEXEC);
     fcntl(FROM_SYSTEMD, F_SETFL, O_NONBLOCK);

@@ -371,6 +371,19 @@ def test_two_passed_sockets(folder):
         listener.close()
 
 
+def test_passed_abstract_socket(folder):
+    """a socket from systemd without a path is refused, and the log says so"""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0{folder.path}")
+    listener.listen(8)
+    with open(folder.file("log"), "w", encoding="utf-8") as log:
+        process = folder.start("bash", "-c", f'exec 3<&{listener.fileno()}; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"', "witness",
+                               rig.COMMAND, "witness", pass_fds=[listener.fileno()], stderr=log)
+    until(lambda: process.poll() is not None, "it ends")
+    assert process.returncode == 78 and "expected a socket with a path" in folder.log(), (process.returncode, folder.log())
+    listener.close()
+
+
 def test_other_user(folder):
     """another user's connection is refused"""
     if os.geteuid() != 0:
