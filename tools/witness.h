@@ -79,6 +79,8 @@ enum heard hello_receive(int socket, struct hello *hello);
 /* Never blocks. A peer that does not read gets nothing. */
 void hello_answer(int socket, const mortise_witness_message *message, const char *text);
 void hello_refuse(int socket, const char *why);
+/* Whether its descriptors are among the last ones that there are: those are for configurations and their connections. */
+bool hello_takes_spare(const struct hello *hello);
 /* NULL: the pidfd is of the process that connected, and the area can be read. Else why not. */
 const char *hello_problem(int socket, const struct hello *hello, pid_t *pid);
 

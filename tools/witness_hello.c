@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,7 +109,7 @@ static bool read_number(const char *text, const char *label, int base, long *num
     return true;
 }
 
-/* What the kernel says about a pidfd: the pid, or -1 if that process has been reaped. */
+/* What the kernel says about a pidfd: the pid, or -1 if that process has been reaped. False, and errno 0: it is none. */
 static bool pidfd_about(int pidfd, long *pid, long *flags)
 {
     char path[64], text[1024];
@@ -118,6 +119,7 @@ static bool pidfd_about(int pidfd, long *pid, long *flags)
         return false;
     ssize_t length = read(fd, text, sizeof text - 1);
     close(fd);
+    errno = 0;
     if (length <= 0)
         return false;
     text[length] = '\0';
@@ -132,7 +134,9 @@ static const char *process_problem(int socket, int pidfd, pid_t *pid)
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0)
         return "it is in another pid namespace";
     if (!pidfd_about(pidfd, &number, &flags))
-        return "it passed no pidfd";
+        return errno == EMFILE || errno == ENFILE
+                   ? "the witness watches as many processes as it can"
+                   : "it passed no pidfd";
     if ((flags & O_EXCL) != 0)
         return "its pidfd is of a thread";
     /* -1: the process that this pidfd means is dead already. There is no number left to compare. Who passes another's
@@ -141,6 +145,18 @@ static const char *process_problem(int socket, int pidfd, pid_t *pid)
         return "its pidfd is of another process";
     *pid = peer.pid;
     return NULL;
+}
+
+enum { SPARE_FDS = 32 };
+
+bool hello_takes_spare(const struct hello *hello)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    const rlim_t spare = limit.rlim_cur / 4 < SPARE_FDS ? limit.rlim_cur / 4 : SPARE_FDS;
+    /* The kernel gives the smallest free number. */
+    return (rlim_t)hello->area >= limit.rlim_cur - spare;
 }
 
 const char *hello_problem(int socket, const struct hello *hello, pid_t *pid)

@@ -233,6 +233,8 @@ static void on_hello(struct peer *peer, struct hello *hello)
 {
     const char *problem = peer->state == PEER_NEW ? hello_problem(peer->socket, hello, &peer->pid)
                                                   : "it is watched already";
+    if (problem == NULL && hello_takes_spare(hello))
+        problem = "the witness watches as many processes as it can";
     if (problem == NULL) {
         peer->backend = backend_get(hello->text, hello->head.print);
         if (peer->backend == NULL)

@@ -291,6 +291,29 @@ def test_full_table(folder):
     assert witness.poll() is None
 
 
+def test_no_descriptor_left(folder):
+    """the process for which no descriptors are left is told so, however many are left, and its pidfd is not doubted"""
+    def few_descriptors():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    folder.witness(preexec_fn=few_descriptors)
+    where, holder = honest(folder)
+    print_, area = print_of(where), area_of()
+    for silent in range(3):  # each of the others takes three
+        idle, peers, answer = [Peer(folder) for _ in range(silent)], [], (WELCOME, 0, "")
+        while answer is not None and answer[0] == WELCOME:
+            peers.append(Peer(folder))
+            peers[-1].hello(area, where=where, print_=print_)
+            answer = peers[-1].hear()
+        assert answer is not None and answer[0] == REFUSE and "as many processes as it can" in answer[2], answer
+        for peer in peers[:-1]:
+            peer.send(message(BYE))
+            assert peer.hear() is None
+        for peer in (*idle, *peers):
+            peer.close()
+    os.close(area)
+    still_honest(folder, where, holder)
+
+
 def test_many_connections(folder):
     """ten thousand connections that say nothing are closed after a while, in little memory"""
     witness = folder.witness()
