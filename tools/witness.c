@@ -75,6 +75,7 @@ static void say_where(int listener)
 static int serve(const char *path)
 {
     static const int numbers[] = {SIGTERM, SIGINT};
+    struct signalfd_siginfo ended_by;
     sigset_t ending;
     int code = EXIT_SYSTEM;
 
@@ -89,7 +90,11 @@ static int serve(const char *path)
         return code;
     say_where(listener);
     code = peers_serve(listener, signals);
+    /* Closing may wait for a backend that does not answer: the next signal ends the program. */
+    while (read(signals, &ended_by, sizeof ended_by) == (ssize_t)sizeof ended_by)
+        continue;
     witness_unlisten();
+    sigprocmask(SIG_UNBLOCK, &ending, NULL);
     backends_end();
     return code;
 }

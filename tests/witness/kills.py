@@ -4,6 +4,7 @@ stopped, traced, forks, closes all descriptors, calls exec, or whose main thread
 five minutes, and nothing here waits for so long."""
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -317,6 +318,32 @@ def test_ends_by_term(folder):
     assert not os.path.exists(folder.file("w"))
     say(holder, "release")
     assert hear(holder) == "OK"
+
+
+def test_second_signal(folder):
+    """the release of a dead process hangs: the first TERM waits for it, the second does not"""
+    if driver != "sqlite":
+        return
+    where = config(folder, "close_timeout = 60s\n")
+    witness = folder.witness()
+    folder.witnesses.remove(witness)  # it ends by the signal
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    other = sqlite3.connect(folder.file("locks.db"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    kill(holder)
+    holder.wait()
+    peer = Peer(folder)
+    until(lambda: peer.ask(holder.pid) == 0, "the witness has seen the death")
+    peer.close()
+    kill(witness, signal.SIGTERM)
+    until(lambda: not os.path.exists(folder.file("w")) or witness.poll() is not None, "it does not listen any more")
+    kill(witness, signal.SIGTERM)
+    begin = time.monotonic()
+    until(lambda: witness.poll() is not None, "the second one ends it")
+    assert time.monotonic() - begin < 20 and witness.returncode == -signal.SIGTERM, witness.returncode
+    other.execute("ROLLBACK")
+    other.close()
 
 
 if __name__ == "__main__":
