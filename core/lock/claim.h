@@ -22,7 +22,8 @@
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
  * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
  *     refused request that took a part of the claim back. The waitlist goes on with another claim.
- * (3) At the deadline. ENDING with its lease, if a renewal may have moved the claim in the backend at any time (`moved`).
+ * (3) At the deadline. ENDING with its lease, if the backend may keep the claim for longer: a renewal may have moved it there at
+ *     any time (`moved`), or it is good for less than its ttl (`span_ms`).
  * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim.
  * (5) If the answer is sure; else the release is repeated. LOST instead, while the lease has not been released.
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are

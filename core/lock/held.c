@@ -189,11 +189,14 @@ static void tell_lost_locked(struct claim *claim)
     claim_extend_over_locked(claim, MORTISE_LOST);
 }
 
-/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone: also one
- * that failed long ago, because a later answer that the claim stands does not say until when. */
+/* gone: the backend said so. Else it may keep the claim beyond the deadline, so it is told: if a renewal that was sent may have
+ * moved the claim there, also one that failed long ago, because a later answer that the claim stands does not say until when; or if
+ * the claim is good for less than its ttl, because it ends with a session, say: when a process that was stopped goes on, that
+ * session may still be there. */
 static void lost_locked(struct claim *claim, bool gone)
 {
-    bool unsure = !gone && (claim->moved || claim->ask_out);
+    bool longer = claim->span_ms < claim->ttl_ms;
+    bool unsure = !gone && (claim->moved || claim->ask_out || longer);
     bool leased = claim->leased;
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
     guests_lost_locked(claim);

@@ -96,8 +96,9 @@
  *     is over.
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op. If the claim is GONE, it ends, and the
  *     op is BUSY; if it is being deleted, the op is INDETERMINATE.
- *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees that the
- *     ttl passed without a renewal, and deletes the key. If it is stopped for longer, the servers end the session.
+ *   - The holder is stopped past its deadline. The lease was LOST then. When the process runs again, the core releases the claim.
+ *     If the ttl has passed too, the driver sees that, and deletes the key. If it is stopped for longer, the servers end the
+ *     session.
  *   - The servers refuse the delete (no right): the release says so, and the claim tries again after a pause. An unwanted claim
  *     keeps no session alive, so the key ends when nothing else is held or wanted.
  *   - Two shared claims with an exclusive one between them. The second one waits for the exclusive one: nobody overtakes.

@@ -89,9 +89,9 @@
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op. If it is HELD, that op waits
  *     until enough is proven; when the claim ceases to be HELD before that, the op is BUSY. So it is if the claim is GONE, which
  *     ends then. If the claim is being deleted, the op is INDETERMINATE.
- *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees
- *     that the ttl passed without a renewal, and deletes the node. If it is stopped for longer than the session's timeout,
- *     the servers end the session.
+ *   - The holder is stopped past its deadline. The lease was LOST then. When the process runs again, the core releases the claim.
+ *     If the ttl has passed too, the driver sees that, and deletes the node. If it is stopped for longer than the session's
+ *     timeout, the servers end the session.
  *   - The servers refuse the delete (an ACL may allow to make nodes and not to delete them). The release says so. When the
  *     client has nothing else, it abandons the session, and the node ends with it.
  *   - No memory for a request: the op fails, and what was sent is undone later.

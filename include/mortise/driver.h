@@ -74,7 +74,7 @@ typedef enum mortise_op_kind {
      * OK: token, from_ns, good_for_ms. The token is larger than any earlier one for the name, and >= token_floor;
      * but if the same owner or the same grant id holds the name already, it is the token of that hold. If
      * good_for_ms is less than ttl_ms (for example, because the claim depends on a session), the core renews
-     * correspondingly earlier.
+     * correspondingly earlier, and releases a claim whose lease it could not renew in that time.
      * EXCLUSIVE is admitted if nobody holds the name, or only claims of the same owner do. SHARED (never with an owner) is
      * admitted if no exclusive claim holds the name, and fewer than `permits` shared ones do (0: any number); on a
      * driver that is `fair`, also only if nobody waits ahead of it. On others an exclusive caller that waits for

@@ -56,8 +56,9 @@
  *       registered again.
  *
  *   The client is killed: its presence expires with its ttl, as its locks do, without any clean-up.
- *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, a grant that arrives
- *   is too late by its deadline, and the core releases it. Before its next grant it registers again (4). A grant that was
+ *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, the core releases what they
+ *   had, for the servers keep that for as long as the ttl says; and a grant that arrives is too late by its deadline, and is
+ *   released too. Before its next grant it registers again (4). A grant that was
  *   requested before D passed, and is answered after the client has registered again (a request that waited in a driver's
  *   queue, or whose reply was lost and that the core repeats), is released and requested again: the registers may not have
  *   been read since, and steps in between may have raised the floor above its token.

@@ -66,6 +66,66 @@ static void test_no_renew_lasts_for_its_ttl(void)
     rig_close(&rig);
 }
 
+static mortise_op *kept;
+
+static bool keep_release(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_RELEASE)
+        return answer(op);
+    kept = op;
+    return true;
+}
+
+static void let_go(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tap_answer = answer;
+    answer(kept);
+}
+
+/* Its process was stopped between two renewals that succeeded. The backend would keep the claim for the rest of the ttl. */
+static void lose_before_the_ttl(bool look)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    const struct claim *claim = slab_find(&claim_slab, lease);
+    const mortise_grant_id id = claim->id;
+    tap_answer = keep_release;
+    set_now(now_ns() + (GOOD_MS - MARGIN_MS) * MS);
+    if (look)
+        CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(tapped_count(MORTISE_OP_RELEASE), 1);
+    CU_ASSERT(memcmp(&tapped(MORTISE_OP_RELEASE, 0)->op.grant, &id, sizeof(id)) == 0);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 0);
+    CU_ASSERT(claim->state == CLAIM_ENDING && claim->leased);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    tapped_host()->post(tapped_host(), let_go, NULL);
+    settle();
+    CU_ASSERT_EQUAL(claim->state, CLAIM_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1);
+    rig_close(&rig);
+}
+
+/* The holder's own call sees it first. */
+static void release_past_the_deadline(void)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    set_now(now_ns() + (GOOD_MS - MARGIN_MS) * MS);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1);
+    rig_close(&rig);
+}
+
+static void test_lost_before_its_ttl(void)
+{
+    lose_before_the_ttl(false);
+    lose_before_the_ttl(true);
+    release_past_the_deadline();
+}
+
 static void doubt(void *ctx, void *name)
 {
     (void)ctx;
@@ -94,22 +154,12 @@ static void test_doubt(void)
     rig_close(&rig);
 }
 
-static mortise_op *kept;
-
 static bool keep(mortise_op *op)
 {
     if (op->kind != MORTISE_OP_RENEW)
         return answer(op);
     kept = op;
     return true;
-}
-
-static void let_go(void *ctx, void *argument)
-{
-    (void)ctx;
-    (void)argument;
-    tap_answer = answer;
-    answer(kept);
 }
 
 /* The answer that is under way says nothing about what came after it was given. */
@@ -266,6 +316,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"a claim is renewed by what it is good for", test_renewed_by_its_span},
         {"no_renew: it lasts for its ttl", test_no_renew_lasts_for_its_ttl},
+        {"lost before its ttl is over", test_lost_before_its_ttl},
         {"a doubt is a look", test_doubt},
         {"a doubt during a renewal", test_doubt_during_a_renewal},
         {"a doubt during a renewal that fails", test_doubt_during_a_renewal_that_fails},
