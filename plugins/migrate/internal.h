@@ -99,7 +99,7 @@ struct presence {
     bool again;          /* a release was wanted while a request was out */
     bool stopped;        /* the client closes, and has no time left: nothing more is sent */
     int64_t deadline_ns; /* D of this side; 0: none */
-    int64_t renew_ns;    /* when to renew it, or to try that again */
+    int64_t renew_ns;    /* when to renew it, or to try that again; NEVER: not before presence_want() */
     int64_t span_ms;     /* how long it was good for, by the last answer */
     unsigned failures;
 };
@@ -325,11 +325,14 @@ void presence_init(struct migrate *migrate, enum migrate_side side, const char *
                    const struct presence_events *events);
 /* Whether it is held and its deadline has not passed. */
 bool presence_is_good(const struct presence *presence, int64_t now_ns);
+/* And it is renewed when that is due. */
+bool presence_is_kept(const struct presence *presence, int64_t now_ns);
 /* Acquires it, extends one that may have lapsed, or releases one that is left over; then events->answered. */
 void presence_want(struct migrate *migrate, enum migrate_side side);
 /* Renews those that are nearly due, together with what is sent anyway. */
 void presence_renew_along(struct migrate *migrate);
-void presence_turn(struct migrate *migrate, int64_t now_ns);
+/* wanted: else those that are due are not renewed, before presence_want() says so. */
+void presence_turn(struct migrate *migrate, int64_t now_ns, bool wanted);
 /* Releases it; then events->given_back. False: there is nothing to release. */
 bool presence_give_back(struct migrate *migrate, enum migrate_side side);
 /* Cancels what is out, and sends nothing more. */
@@ -344,6 +347,8 @@ bool registered(struct migrate *migrate);                /* now */
 int64_t registered_until(const struct migrate *migrate); /* D */
 /* Makes the calls in to_register go on (events->registered) or fail. */
 void register_want(struct migrate *migrate);
+/* Whether the presences are to be renewed. */
+bool register_wants_presences(struct migrate *migrate);
 void register_turn(struct migrate *migrate, int64_t now_ns);
 /* The client closes: releases the presences and what was dropped, then completes op. */
 void register_leave(struct migrate *migrate, mortise_op *op);

@@ -202,7 +202,7 @@ static void migrate_turn(void *ctx, const struct pollfd *ready, size_t n)
     turn_side(&migrate->sides[MIGRATE_TO], ready, n);
     if (now_ns >= migrate->due_ns) {
         migrate->due_ns = MORTISE_NEVER;
-        presence_turn(migrate, now_ns);
+        presence_turn(migrate, now_ns, register_wants_presences(migrate));
         register_turn(migrate, now_ns);
         wait_turn(migrate, now_ns);
         claims_turn(migrate, now_ns);

@@ -6,6 +6,8 @@
  *            ▼
  *           held ── D passes ──▶ lapsed: renewed at the next registration. That moves D if the server still has it; else LOST
  *                ── LOST ─────▶ none; before D, all grants are lost with it
+ *                ── another presence of this client is not good, and no call waits to register ──▶ not renewed: it ends with its
+ *                                ttl, or the next registration renews it
  *           held ── released ──▶ none. If there is no answer, or it is not sure: leftover. The presence may stand until its ttl
  *                                ends, or a late request may still acquire it, and this client would block itself. So it is
  *                                released again before another is acquired, under another grant: the late release would end
@@ -40,6 +42,12 @@ void presence_init(struct migrate *migrate, enum migrate_side which, const char 
 bool presence_is_good(const struct presence *presence, int64_t now_ns)
 {
     return presence->had && now_ns < presence->deadline_ns;
+}
+
+bool presence_is_kept(const struct presence *presence, int64_t now_ns)
+{
+    return presence_is_good(presence, now_ns) &&
+           (presence->ask.out || presence->renew_ns != MORTISE_NEVER);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
@@ -238,13 +246,16 @@ void presence_renew_along(struct migrate *migrate)
     }
 }
 
-void presence_turn(struct migrate *migrate, int64_t now_ns)
+void presence_turn(struct migrate *migrate, int64_t now_ns, bool wanted)
 {
     for (size_t i = 0; i < migrate->leg_count; i++) {
         struct presence *presence = &migrate->sides[migrate->legs[i]].presence;
-        if (presence->renew_ns != MORTISE_NEVER && now_ns >= presence->renew_ns &&
-            !presence->ask.out)
+        bool due = presence->renew_ns != MORTISE_NEVER && now_ns >= presence->renew_ns &&
+                   !presence->ask.out;
+        if (due && wanted)
             renew(presence);
+        else if (due)
+            presence->renew_ns = MORTISE_NEVER;
         due_at(migrate, presence->renew_ns);
     }
 }

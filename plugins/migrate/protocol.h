@@ -67,7 +67,8 @@
  *   are answered so, their claims are released, and the client registers again.
  *   It is renewed late, after D has passed: the claim in the server may have existed all the time, or may have ended and
  *   come back. The client is no longer registered, and reads the registers again (4).
- *   Phase both: two presences; D is the earlier deadline.
+ *   Phase both: two presences; D is the earlier deadline. When one of them has ended, or its deadline has passed, the other one is
+ *   renewed only while a call waits to register. So a client that has nothing to do is on one side alone for a ttl at most (9).
  *   The client closes: it releases its locks first, then the presences (driver.h: `leave`), and once more what it has
  *   dropped (claim.c). If it cannot, they expire with their ttl, and the close reports that.
  *   A refused client releases its presence and gets no answer: before it takes another one, it releases the first one

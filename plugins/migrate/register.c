@@ -173,7 +173,7 @@ static void begin(struct migrate *migrate)
     }
     migrate->registering = REGISTER_TAKE;
     for (size_t i = 0; i < migrate->leg_count; i++)
-        if (!presence_is_good(&leg(migrate, i)->presence, now_ns))
+        if (!presence_is_kept(&leg(migrate, i)->presence, now_ns))
             presence_want(migrate, migrate->legs[i]);
     if (!any_out(migrate) && all_good(migrate))
         begin_reading(migrate);
@@ -183,6 +183,14 @@ void register_want(struct migrate *migrate)
 {
     if (migrate->registering == REGISTER_IDLE)
         begin(migrate);
+}
+
+/* All are good, or a registration makes them so. One side alone registers nobody; and if it were renewed, a client that has nothing
+ * to do would be there for ever, and a step would take it for one of another migration, and wait. */
+bool register_wants_presences(struct migrate *migrate)
+{
+    return migrate->registering != REGISTER_IDLE || migrate->to_register != NULL ||
+           all_good(migrate);
 }
 
 static void presence_answered(struct migrate *migrate, enum migrate_side side)

@@ -1,8 +1,8 @@
 /* test_migrate_presence.c - the migrate plugin when a presence has ended before what hangs on it: what a client held is given
- * back. */
+ * back. And in phase both when one of the two has ended: the other one ends too, if the client has nothing to do. */
 #include "migrate_rig.h"
 
-static struct rig rig;
+static struct rig rig, peek;
 
 static void open_phase(const char *phase)
 {
@@ -46,10 +46,114 @@ static void test_stopped(void)
     }
 }
 
+/* ---- one of two ---------------------------------------------------------------------------------- */
+
+static bool count(const mortise_info *info, void *n)
+{
+    (void)info;
+    ++*(int *)n;
+    return true;
+}
+
+static int present_on(enum migrate_side side)
+{
+    int n = 0;
+    side_open(&peek, side);
+    CU_ASSERT_EQUAL(mortise_list(peek.handle, MIGRATE_PRESENCES, count, &n, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(peek.handle, NULL), MORTISE_OK);
+    return n;
+}
+
+static void use_once(void)
+{
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "a", NULL), NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 1);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_TO), 1);
+}
+
+static void expect_nobody_after_a_minute(void)
+{
+    advance_ms(60000);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 0);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_TO), 0);
+}
+
+/* A client that has nothing to do is on both sides, until one has come back without its data. */
+static void forget_on(const sim_api *side)
+{
+    open_phase("both");
+    use_once();
+    advance_ms(60000);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 1);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_TO), 1);
+    side->lose_all();
+    expect_nobody_after_a_minute();
+    use_once();
+    end();
+}
+
+static void test_forgotten(void)
+{
+    forget_on(sim);
+    forget_on(other);
+}
+
+static int go_away(const sim_api *side)
+{
+    return side->script(&(sim_rule){
+        .kinds = OP(ACQUIRE) | OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
+}
+
+/* Or one cannot be reached for longer than the presence lasts, */
+static void test_away(void)
+{
+    open_phase("both");
+    use_once();
+    int away = go_away(other);
+    expect_nobody_after_a_minute();
+    other->end(away);
+    use_once();
+    end();
+}
+
+/* or could not when the client began. */
+static void test_away_from_the_start(void)
+{
+    mortise_lease *lease;
+    open_phase("both");
+    int away = go_away(other);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 1);
+    expect_nobody_after_a_minute();
+    other->end(away);
+    use_once();
+    end();
+}
+
+/* A lock is asked for when the one presence is not renewed any more, and is still there: it is renewed again. */
+static void test_used_again(void)
+{
+    open_phase("both");
+    use_once();
+    other->lose_all();
+    advance_ms(8000);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 1);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_TO), 0);
+    mortise_lease *lease = take(&rig, "a", NULL);
+    advance_ms(60000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    end();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"stopped past the presence", test_stopped},
+        {"one side has forgotten an idle client", test_forgotten},
+        {"one side is away from an idle client", test_away},
+        {"one side is away from the start", test_away_from_the_start},
+        {"a presence that is renewed again", test_used_again},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_presence", tests);
