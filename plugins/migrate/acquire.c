@@ -187,12 +187,20 @@ static void leg_asked(struct call *call, struct leg *leg, const mortise_op *op)
     leg->good_for_ms = op->good_for_ms;
 }
 
+/* That it is this client's next caller (MORTISE_OP_NEXT): with one leg, where the release is one request too. */
+static uint32_t flags_first(const struct call *call)
+{
+    uint32_t passed = MORTISE_OP_TRY | MORTISE_OP_AGAIN;
+    if (call->migrate->leg_count == 1)
+        passed |= MORTISE_OP_NEXT;
+    return call->upper->flags & passed;
+}
+
 static void ask_first(struct call *call)
 {
     call->state = CALL_FIRST;
     call->undone = false;
-    ask_leg(call, first_side(call), call->upper->flags & (MORTISE_OP_TRY | MORTISE_OP_AGAIN),
-            floor_first(call));
+    ask_leg(call, first_side(call), flags_first(call), floor_first(call));
 }
 
 static void first_answered(struct call *call, const struct ask *ask)

@@ -84,6 +84,38 @@ static void end_both(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* The flags of the first acquire that reached a server since. */
+static uint32_t first_flags(void)
+{
+    size_t i = 0;
+    while (i < request_count && requests[i].op.kind != MORTISE_OP_ACQUIRE)
+        i++;
+    CU_ASSERT_FATAL(i < request_count);
+    return requests[i].op.flags;
+}
+
+/* ---- the next caller ------------------------------------------------------------------------------- */
+
+/* A driver may send its place together with the release. So it hears of it, if there is one side only. */
+static void test_next_caller(void)
+{
+    for (int both = 0; both <= 1; both++) {
+        other->reset();
+        sim->reset();
+        migrate_open(&rig, both != 0 ? "both" : "old", "");
+        mortise_lease *lease = take(&rig, "n", NULL);
+        watch_doors();
+        want(&rig, &got, "n", FOREVER);
+        CU_ASSERT_EQUAL((first_flags() & MORTISE_OP_NEXT) != 0, both == 0);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+        settle();
+        CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
+        rig_close(&rig);
+        ASSERT_NOTHING_LEFT_ANYWHERE();
+    }
+}
+
 /* ---- what is given back --------------------------------------------------------------------------- */
 
 /* `to` is unreachable for a moment, `from` is released, and that request arrives later than anybody waits. */
@@ -336,6 +368,7 @@ static void test_break_on_one_side(void)
 int main(void)
 {
     static const CU_TestInfo tests[] = {
+        {"the next caller of this client", test_next_caller},
         {"a release that comes late", test_release_that_comes_late},
         {"given back for sure", test_given_back_for_sure},
         {"the first side forgets", test_first_forgets},
