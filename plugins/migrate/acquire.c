@@ -159,7 +159,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     ask->op.flags = flags | (leg->maybe ? MORTISE_OP_REPEAT : 0u);
     ask->op.first_sent_ns = leg->first_sent_ns;
     ask->op.token_floor = floor;
-    call->claim->until_ns = now_of(migrate) + call->upper->ttl_ms * NS_PER_MS;
+    claim_may_last(call->claim, call->upper->ttl_ms);
     ask_send(ask);
 }
 

@@ -98,6 +98,14 @@ void claim_forget(struct claim *claim)
     free(claim);
 }
 
+/* No request makes it end earlier: a look asks for what is left until the lease's deadline, and the server keeps what it has. */
+void claim_may_last(struct claim *claim, int64_t ttl_ms)
+{
+    int64_t until_ns = now_of(claim->migrate) + ttl_ms * NS_PER_MS;
+    if (until_ns > claim->until_ns)
+        claim->until_ns = until_ns;
+}
+
 void claim_leave(struct claim *claim)
 {
     claim->busy = false;

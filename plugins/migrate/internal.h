@@ -371,6 +371,8 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op); /* NULL
 bool claim_is_clean(
     const struct claim *claim); /* nothing is held, and nothing can come to be held */
 void claim_forget(struct claim *claim);
+/* It is about to be asked for, or renewed: it may last for so long from now on. */
+void claim_may_last(struct claim *claim, int64_t ttl_ms);
 void claim_leave(struct claim *claim); /* the call that works on it ends */
 /* Nobody will ask for it: releases it, again and again until that is sure. */
 void claim_drop(struct claim *claim);

@@ -65,7 +65,7 @@ void lease_renew(struct call *call)
     }
     call->claim = claim;
     claim->busy = true;
-    claim->until_ns = now_of(migrate) + call->upper->ttl_ms * NS_PER_MS;
+    claim_may_last(claim, call->upper->ttl_ms);
     for (size_t i = 0; i < migrate->leg_count; i++) {
         enum migrate_side side = migrate->legs[i];
         struct ask *ask = call_prepare(call, side, MORTISE_OP_RENEW);

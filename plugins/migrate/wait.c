@@ -149,7 +149,7 @@ static void renew_first(struct call *call)
     ask->op.token = leg->token;
     ask->op.info = NULL;
     call->renew_ns = MORTISE_NEVER;
-    call->claim->until_ns = now_of(call->migrate) + call->upper->ttl_ms * NS_PER_MS;
+    claim_may_last(call->claim, call->upper->ttl_ms);
     ask_send(ask);
 }
 

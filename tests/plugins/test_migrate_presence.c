@@ -17,6 +17,26 @@ static void end(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+static char present_name[MORTISE_NAME_MAX + 1]; /* of the last one that present_on() has found */
+
+static bool count(const mortise_info *info, void *n)
+{
+    snprintf(present_name, sizeof present_name, "%s", info->name);
+    ++*(int *)n;
+    return true;
+}
+
+static int present_on(enum migrate_side side)
+{
+    int n = 0;
+    side_open(&peek, side);
+    CU_ASSERT_EQUAL(mortise_list(peek.handle, MIGRATE_PRESENCES, count, &n, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(peek.handle, NULL), MORTISE_OK);
+    return n;
+}
+
+/* ---- what hangs on it ------------------------------------------------------------------------------ */
+
 /* The process is stopped for longer than the presence lasts (10 s), and goes on before the ttl (60 s) is over. The servers would
  * keep the lock until then. */
 static void stop_past_the_presence(const char *phase, bool look)
@@ -46,23 +66,31 @@ static void test_stopped(void)
     }
 }
 
+/* The library does not renew the lease any more (max_hold), and looks at it: it asks for what is left until the deadline. The
+ * server keeps the claim for its ttl all the same, and when the presence is broken, the plugin releases it for so long. */
+static void test_dropped_after_a_look(void)
+{
+    open_phase("old");
+    mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.max_hold_ms = 1000));
+    uint64_t token = mortise_token(lease), renewals = sim->count(MORTISE_OP_RENEW);
+    advance_ms(2000);
+    sim->doubt_all();
+    settle();
+    CU_ASSERT(sim->count(MORTISE_OP_RENEW) > renewals);
+    CU_ASSERT_EQUAL(present_on(MIGRATE_FROM), 1);
+    CU_ASSERT(sim->lose(present_name));
+    int away = SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    advance_ms(20000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT(sim->holds("a", token));
+    sim->end(away);
+    advance_ms(1000);
+    CU_ASSERT_FALSE(sim->holds("a", token));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    end();
+}
+
 /* ---- one of two ---------------------------------------------------------------------------------- */
-
-static bool count(const mortise_info *info, void *n)
-{
-    (void)info;
-    ++*(int *)n;
-    return true;
-}
-
-static int present_on(enum migrate_side side)
-{
-    int n = 0;
-    side_open(&peek, side);
-    CU_ASSERT_EQUAL(mortise_list(peek.handle, MIGRATE_PRESENCES, count, &n, NULL), MORTISE_OK);
-    CU_ASSERT_EQUAL(mortise_close(peek.handle, NULL), MORTISE_OK);
-    return n;
-}
 
 static void use_once(void)
 {
@@ -150,6 +178,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"stopped past the presence", test_stopped},
+        {"given back for as long as the server keeps it", test_dropped_after_a_look},
         {"one side has forgotten an idle client", test_forgotten},
         {"one side is away from an idle client", test_away},
         {"one side is away from the start", test_away_from_the_start},
