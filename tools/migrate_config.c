@@ -11,6 +11,8 @@
 #include "output.h"
 #include "text.h"
 
+#include <mortise/witness.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -249,17 +251,20 @@ static int read_presence(struct migrate_file *file)
     return no_section(file, "the presence of the section is not a duration such as 30s");
 }
 
-/* The path that the library reads, links followed. */
+/* The path that the library reads, links followed. The phase in the file need not have what `require` says (migrate_sides.c). */
 static int find_path(struct migrate_file *file)
 {
     mortise_client *client = NULL;
+    mortise_error error;
     const char *path = config_where;
     int code = EXIT_DONE;
 
     if (path == NULL) {
-        client = open_client(&code);
-        if (client == NULL)
-            return code;
+        const mortise_status status = mortise_open_for_dead(NULL, &client, &error);
+        if (status != MORTISE_OK) {
+            say_error(&error);
+            return exit_code_of(status);
+        }
         path = mortise_config_source(client);
     }
     file->path = realpath(path, NULL);

@@ -6,6 +6,8 @@
 #include "exit_code.h"
 #include "output.h"
 
+#include <mortise/witness.h>
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,8 @@ static void side_failed(struct side *side, mortise_status status, const mortise_
     side->error = *error;
 }
 
-/* A wrong config ends the command. An unreachable server is reported with the rest. */
+/* A wrong config ends the command. An unreachable server is reported with the rest. Opened as for another process, because the
+ * config's `require` and `observe` are about its own driver, which is not a side alone. */
 static int side_open(struct side *side, const struct migrate_file *file)
 {
     mortise_error error;
@@ -34,7 +37,7 @@ static int side_open(struct side *side, const struct migrate_file *file)
 
     if (asprintf(&where, "%s#%s", file->path, side->section) < 0)
         must_have(NULL);
-    mortise_status status = mortise_open(where, &side->client, &error);
+    mortise_status status = mortise_open_for_dead(where, &side->client, &error);
     free(where);
     if (status == MORTISE_OK)
         return EXIT_DONE;

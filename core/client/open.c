@@ -199,7 +199,8 @@ static mortise_status check_require(struct client *client, mortise_error *error)
     return MORTISE_OK;
 }
 
-static mortise_status open_stack(struct client *client, const char *where, bool observed,
+/* for_itself: it is an application's, whose observers and requirements the config has. */
+static mortise_status open_stack(struct client *client, const char *where, bool for_itself,
                                  mortise_error *error)
 {
     mortise_status status = config_load(where, &client->config, error);
@@ -240,7 +241,9 @@ static mortise_status open_stack(struct client *client, const char *where, bool 
     client->locks.settings.namespace_len = strlen(client->locks.settings.namespace_);
     client->loader.top = client->top->section;
     client->loader.names_begin = client->locks.settings.namespace_;
-    status = observed ? open_observers(client, error) : MORTISE_OK;
+    if (!for_itself)
+        return MORTISE_OK;
+    status = open_observers(client, error);
     return status == MORTISE_OK ? check_require(client, error) : status;
 }
 

@@ -144,7 +144,7 @@ typedef struct mortise_witness_message {
 MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket, mortise_client **client,
                                                   mortise_error *error);
 /* Opens the configuration of a process that may die, for mortise_release_dead(): as mortise_open(), but the client has no
- * observers and no witness of its own. */
+ * observers and no witness of its own, and `require`, which says what that process needs, is not looked at. */
 MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_client **client, mortise_error *error);
 
 /* Writes the path of the socket at which this client looks for its witness; "" if it looks for none. Writes at most size

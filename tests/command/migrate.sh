@@ -64,6 +64,14 @@ migrates "nothing to go back to" 1 advance --back
 migrates "plan" 0 plan
 has_line "the line" "$DIR/out" '^ +phase = both$'
 same "plan changes nothing" "" "$(diff "$CONF" "$DIR/before.conf")"
+# what programs require of their own driver, a side alone need not have
+sed -i 's/^driver = migrate$/&\nrequire = quorum/' "$CONF"
+"$BIN" -C "$CONF" list >"$DIR/out" 2>"$DIR/err"
+same "programs require more" 78 $?
+migrates "the command does not" 0 status
+MORTISE_CONFIG=$CONF "$BIN" migrate plan >"$DIR/out" 2>"$DIR/err"
+same "nor by the environment" 0 $?
+cp "$DIR/before.conf" "$CONF"
 
 # attributes DO FILE: `set` gives the file an access list and an attribute; `show` prints what it has of both;
 # `inherit` makes a folder give an access list to what is made in it. Exit code 3: this file system has none.

@@ -143,6 +143,21 @@ static void test_open_for_dead(void)
     finish();
 }
 
+/* The config says what the dead process needed. */
+static void test_require_of_the_dead(void)
+{
+    mortise_client *client = NULL;
+    mortise_error error = {.message = ""};
+    snprintf(config_file, sizeof(config_file), "%s/require.conf", rig_folder);
+    CU_ASSERT_FATAL(
+        test_file_write(config_file, "[mortise]\ndriver = sim\nlog = none\nrequire = quorum\n"));
+    atomic_store(&client_manual, true);
+    CU_ASSERT_EQUAL(mortise_open(config_file, &client, &error), MORTISE_CONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "quorum"));
+    CU_ASSERT_EQUAL_FATAL(mortise_open_for_dead(config_file, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -151,6 +166,7 @@ int main(void)
         {"the backend is away", test_release_without_a_backend},
         {"a hostile slot", test_a_hostile_slot},
         {"opened for the dead", test_open_for_dead},
+        {"opened for the dead, with require", test_require_of_the_dead},
         CU_TEST_INFO_NULL,
     };
     signal(SIGPIPE, SIG_IGN);
