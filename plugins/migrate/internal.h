@@ -273,6 +273,7 @@ struct migrate {
     char meets[256];                      /* the clients in the way, as text */
     char meets_name[MORTISE_NAME_MAX + 1];
     size_t meets_count;
+    int64_t meets_until_ns; /* they are not asked for anew before */
     enum migrate_side refused_by;
     mortise_op *leaving; /* of the close */
 
@@ -356,6 +357,8 @@ void register_leave_now(struct migrate *migrate); /* op is canceled */
 
 /* ---- meet.c ------------------------------------------------------------------------------------------ */
 
+/* meets has an answer that is not old. */
+bool meet_is_known(struct migrate *migrate);
 /* Asks which clients of a phase are on a side, and calls met() with the answer in meets. False: it cannot be asked. */
 bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
               void (*met)(struct migrate *migrate));

@@ -1,9 +1,12 @@
 /* meet.c - which clients of another phase are in the way of a refused client: their presences, by host and pid. Only the
- * error message needs them; they decide nothing. */
+ * error message needs them; they decide nothing. So they are asked for once in a while only, however often a refused client asks
+ * for a lock: a server may have to look at all its keys for the answer. */
 #include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define KNOWN_NS (5000 * NS_PER_MS)
 
 static void emitted(mortise_op *op, const mortise_info *info)
 {
@@ -27,7 +30,13 @@ static void answered(struct ask *ask)
     if (migrate->meets_count > 3)
         snprintf(migrate->meets + used, sizeof(migrate->meets) - used, " and %zu more",
                  migrate->meets_count - 3);
+    migrate->meets_until_ns = now_of(migrate) + KNOWN_NS;
     migrate->met(migrate);
+}
+
+bool meet_is_known(struct migrate *migrate)
+{
+    return now_of(migrate) < migrate->meets_until_ns;
 }
 
 bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase,
@@ -42,6 +51,7 @@ bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase,
         (struct ask){.migrate = migrate, .side = which, .answered = answered, .of = migrate};
     migrate->met = met;
     migrate->meets[0] = '\0';
+    migrate->meets_count = 0;
     migrate_presence_prefix(phase, prefix);
     snprintf(migrate->meets_name, size, "%s%s", side->prefix, prefix);
     ask_prepare(&migrate->lister, MORTISE_OP_LIST);

@@ -91,7 +91,8 @@
  *   A reply of (i) is lost: the request is repeated under the same grant id. If the late request is executed when nobody
  *   waits for it, there is a presence without a client, which delays a step for its ttl.
  *   A side cannot be reached: UNREACHABLE, which names the side: a client of phase both cannot work with half.
- *   A refused client tries again when somebody asks again: the plugin does not remember a refusal.
+ *   A refused client tries again when somebody asks again: the plugin does not remember a refusal, but for five seconds those whom
+ *   its message names.
  *   A hundred clients of random phases register in one second while steps are taken: each one behaves as above.
  *
  * 5. A STEP closes one side's register to a phase, waits until (a) holds for all clients of that phase, and then opens the

@@ -7,6 +7,7 @@
  *    │                                              └── a presence lapsed since TAKE ◀─────────────────────────── yes, no
  *    ├── all waiting calls go on ◀── registered ◀──────────────────────────────────────────────────────────────┘    │
  *    └── LEAVE ◀── all waiting calls fail, CONFIG ◀── NAME: which clients are in the way? (a second at most) ◀──────┘
+ *                                                     or that is known already (meet.c)
  *
  * When the client closes, LEAVE ends when nothing is out any more: neither a presence nor a release of what was dropped.
  *
@@ -333,6 +334,10 @@ static void met(struct migrate *migrate)
 static void name_who_is_met(struct migrate *migrate)
 {
     bool asked = false;
+    if (meet_is_known(migrate)) {
+        refuse(migrate);
+        return;
+    }
     migrate->meets_count = 0;
     migrate->registering = REGISTER_NAME;
     migrate->grace_ns = now_of(migrate) + GRACE_NS;

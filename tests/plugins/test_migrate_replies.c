@@ -195,6 +195,29 @@ static void want_refused(void)
     register_set(MIGRATE_FROM, MIGRATE_OLD | MIGRATE_BOTH, 0);
 }
 
+/* Each refusal reads the registers. Whom the message names is asked for once in five seconds, because the answer may cost a server
+ * a look at all its keys. */
+static void test_refused_again(void)
+{
+    static const char new[] = MIGRATE_PRESENCES "new/0123456789abcdef0123456789abcdef";
+    other->reset();
+    other->seize(new, MORTISE_NEVER);
+    migrate_open(&rig, "old", "");
+    for (unsigned lists = 1; lists <= 2; lists++, advance_ms(5000))
+        for (int i = 0; i < 2; i++) {
+            want_refused();
+            CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "this client would meet "));
+            CU_ASSERT_EQUAL(other->count(MORTISE_OP_LIST), lists);
+        }
+    other->give_back(new);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 /* A client is refused, and the release of its presence is lost: as soon as its phase is admitted, it works. */
 static void test_presence_left_over(void)
 {
@@ -373,6 +396,7 @@ int main(void)
         {"given back for sure", test_given_back_for_sure},
         {"the first side forgets", test_first_forgets},
         {"a try that is never answered", test_try_never_answered},
+        {"refused again and again", test_refused_again},
         {"a presence that is left over", test_presence_left_over},
         {"a presence that comes late", test_presence_that_comes_late},
         {"a presence that may be undone", test_presence_that_may_be_undone},
