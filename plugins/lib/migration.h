@@ -82,7 +82,8 @@ const char *migrate_register_name(enum migrate_side side);
 struct migrate_register migrate_register_absent(enum migrate_side side);
 /* Writes the register as text, NUL-terminated; returns the length. */
 size_t migrate_register_encode(const struct migrate_register *reg, char text[MIGRATE_RECORD_SIZE]);
-/* size 0: an absent register. False: this version does not understand the text; then no client may use the side. */
+/* size 0: an absent register. False: this version does not understand the text; then no client may use the side, and none of phase
+ * old may go on if it is that of `to`. */
 bool migrate_register_decode(enum migrate_side side, const void *text, size_t size,
                              struct migrate_register *reg);
 

@@ -121,7 +121,8 @@ struct side {
     char text[MORTISE_RECORD_MAX];
     struct migrate_register reg;
     bool elsewhere; /* this side keeps no records: its register is on the other one */
-    bool read;      /* in this registration */
+    bool read;      /* in this registration, */
+    bool understood; /* and it is one that this version knows */
     bool stale;     /* the request that is out was sent before the presence was held: read again */
 };
 

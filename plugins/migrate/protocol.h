@@ -38,7 +38,8 @@
  *   write): if the fleet has gone back to stage 1 since, `to` admits new again while `from` admits old. Old clients that
  *   register then, and can reach `to`, are refused; those that are registered go on, and new clients beside them are
  *   admitted. So new clients must not run before such a server is back in service (docs/migrating.md).
- *   A register cannot be parsed: it admits nobody.
+ *   A register cannot be parsed: it admits nobody. If an old client finds such a one on `to`, it may admit new, for all that the
+ *   client knows: it refuses, too.
  *   A side has no records (Redlock: compare-and-write needs consensus): its register is on the other side, under a name of
  *   its own, and whoever needs it needs that side too. So a client of phase old then gets no lock while `to` is unreachable
  *   (UNREACHABLE), or if its module cannot be opened (CONFIG, with the reason; that is not tried again). (It only matters that a

@@ -292,7 +292,8 @@ static void read_answered(struct ask *reader)
     if (op->status == MORTISE_OK) {
         side->read = true;
         size_t size = op->record_version == 0 ? 0 : op->record_size;
-        if (!migrate_register_decode(own, side->text, size, &side->reg))
+        side->understood = migrate_register_decode(own, side->text, size, &side->reg);
+        if (!side->understood)
             migrate->host->log(migrate->host, 4, "%s: this version does not understand the register",
                                side->register_name);
     } else if (side->used) {
@@ -350,6 +351,7 @@ static void name_who_is_met(struct migrate *migrate)
         refuse(migrate);
 }
 
+/* A register of `to` that this version does not understand may admit new. */
 static bool is_allowed(struct migrate *migrate)
 {
     const struct side *to = &migrate->sides[MIGRATE_TO];
@@ -359,7 +361,8 @@ static bool is_allowed(struct migrate *migrate)
             return false;
         }
     migrate->refused_by = MIGRATE_TO;
-    return migrate->phase != MIGRATE_OLD || !to->read || migrate_old_may_beside(&to->reg);
+    return migrate->phase != MIGRATE_OLD || !to->read ||
+           (to->understood && migrate_old_may_beside(&to->reg));
 }
 
 static void decide(struct migrate *migrate)

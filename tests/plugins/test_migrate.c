@@ -99,14 +99,18 @@ static void test_forgotten(void)
 
 static void test_register_of_others(void)
 {
-    uint64_t version = 0;
-    begin();
-    mortise_client *side = open_side(MIGRATE_FROM);
-    IS(OK, mortise_record_write(side, migrate_register_name(MIGRATE_FROM), "mortise-migrate 2\n",
-                                18, &version, &detail));
-    expect_refused("old", "admits {}");
-    expect_refused("both", "admits {}");
-    IS(OK, mortise_close(side, &detail));
+    static const char *const admits[] = {"`from` [sqlite:a] admits {}",
+                                         "`to` [sqlite:b] admits {}"};
+    for (unsigned which = 0; which < 2; which++) {
+        uint64_t version = 0;
+        begin();
+        mortise_client *side = open_side(which);
+        IS(OK, mortise_record_write(side, migrate_register_name(which), "mortise-migrate 2\n", 18,
+                                    &version, &detail));
+        expect_refused("old", admits[which]);
+        expect_refused("both", admits[which]);
+        IS(OK, mortise_close(side, &detail));
+    }
 }
 
 static void test_same_section(void)
