@@ -2,7 +2,6 @@
 #include "slot.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 
 static const mortise_options *watched_options(const mortise_options *given, mpy_slot *slot,
@@ -119,20 +118,23 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int wake_fd(void)
+/* What the main thread polls to be woken, or -1. lower: it was woken by it; and what cannot be lowered is another's. */
+static int wake_fd(bool lower)
 {
-    int fd = atomic_load(&mpy_main_wake);
-    if (fd < 0) {
-        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        atomic_store(&mpy_main_wake, fd);
-    }
+    pthread_mutex_lock(&mpy_lock);
+    if (lower && !wake_set(&mpy_main_wake, false))
+        mpy_main_wake = WAKE_CLOSED;
+    if (mpy_main_wake.epoll < 0)
+        wake_open(&mpy_main_wake);
+    int fd = mpy_main_wake.epoll;
+    pthread_mutex_unlock(&mpy_lock);
     return fd;
 }
 
 int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
 {
     int64_t until_ms = now_ms() + slice_ms;
-    struct pollfd fds[2] = {{.fd = wake_fd(), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = wake_fd(false), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int status;
     for (;;) {
         if (!is_ours(slot->epoch))
@@ -146,7 +148,7 @@ int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
         if (poll(fds, 2, (int)left_ms) < 0)
             return MPY_PENDING; /* a signal: Python handles it */
         if (fds[0].revents != 0)
-            drain_fd(fds[0].fd); /* before the look: nothing is missed */
+            fds[0].fd = wake_fd(true); /* before the look: nothing is missed */
         if (fds[1].revents != 0 && mortise_dispatch(client) < 0)
             fds[1].fd = -1; /* closed: the thread that closes it tells us */
     }
@@ -155,7 +157,7 @@ int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
 int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name,
                      const mortise_options *options, bool watch, int fd, int slice_ms)
 {
-    wake_fd();
+    wake_fd(false);
     int status = mpy_acquire_start(client, slot, name, options, watch, false);
     return status == MORTISE_OK ? mpy_await(client, slot, fd, slice_ms) : status;
 }

@@ -73,8 +73,8 @@ def make_ffi():
     include = os.environ["MORTISE_INCLUDE"]
     ffi.set_source(
         "mortise._native", '#include "bridge.h"\n',
-        sources=[os.path.relpath(os.path.join(HERE, name)) for name in ("slot.c", "acquire.c", "lease.c", "client.c")],
-        depends=[os.path.join(HERE, name) for name in ("bridge.h", "slot.h")],
+        sources=[os.path.relpath(os.path.join(HERE, name)) for name in ("slot.c", "acquire.c", "lease.c", "client.c", "wake.c")],
+        depends=[os.path.join(HERE, name) for name in ("bridge.h", "slot.h", "wake.h")],
         include_dirs=[HERE, include], library_dirs=[os.environ["MORTISE_LIB"]], libraries=["mortise"],
         define_macros=[("_GNU_SOURCE", "1")],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", *os.environ.get("MORTISE_CFLAGS", "").split()],

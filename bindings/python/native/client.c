@@ -1,7 +1,6 @@
 /* client.c - clients, the log, and questions to the backend; see bridge.h. */
 #include "slot.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,7 +63,7 @@ int mpy_fd(mortise_client *client, int *room)
     int fd = mortise_fd(client, &status);
     if (fd < 0)
         return status;
-    *room = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    *room = wake_duplicate(fd);
     return *room < 0 ? MORTISE_NOMEM : MORTISE_OK;
 }
 

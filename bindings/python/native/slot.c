@@ -5,20 +5,18 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 pthread_mutex_t mpy_lock = PTHREAD_MUTEX_INITIALIZER;
-_Atomic int mpy_main_wake = -1;
+struct wake mpy_main_wake = {.epoll = -1, .socket = -1};
 static _Atomic unsigned epoch; /* grows in each child: what the parent made is not ours */
 
 static void in_child(void)
 {
     pthread_mutex_init(&mpy_lock, NULL); /* another thread may have held it */
     atomic_fetch_add(&epoch, 1);
-    int fd = atomic_exchange(&mpy_main_wake, -1);
-    if (fd >= 0)
-        close(fd);
+    wake_close(&mpy_main_wake);
+    mpy_main_wake = WAKE_CLOSED;
 }
 
 static void start_once(void)
@@ -45,19 +43,6 @@ int fail(mortise_error *error, int status, const char *message)
     return status;
 }
 
-void signal_fd(int fd)
-{
-    uint64_t one = 1;
-    if (fd >= 0)
-        (void)!write(fd, &one, sizeof(one));
-}
-
-void drain_fd(int fd)
-{
-    uint64_t value;
-    (void)!read(fd, &value, sizeof(value));
-}
-
 /* Which states may follow each, as bits. */
 static const unsigned follows[] = {
     [IDLE] = 1u << ASKING | 1u << LEFT,
@@ -74,13 +59,19 @@ void slot_go_locked(mpy_slot *slot, enum slot_state next)
     slot->state = next;
 }
 
+/* If the program has closed the sink's own two, it has closed all: then this number may be another's. */
+static void close_duplicate(const mpy_sink *sink)
+{
+    if (sink->fd >= 0 && wake_is_ours(&sink->wake))
+        close(sink->fd);
+}
+
 static void sink_put_locked(mpy_sink *sink)
 {
     if (sink == NULL || --sink->references > 0)
         return;
-    close(sink->event);
-    if (sink->fd >= 0)
-        close(sink->fd);
+    close_duplicate(sink);
+    wake_close(&sink->wake);
     free(sink);
 }
 
@@ -95,18 +86,15 @@ void slot_put_locked(mpy_slot *slot, unsigned count)
 
 static void sink_signal_locked(mpy_sink *sink)
 {
-    if (!sink->signaled)
-        signal_fd(sink->event);
-    sink->signaled = true;
+    if (!sink->wake.raised)
+        wake_set(&sink->wake, true);
 }
 
 /* Nothing is left to do. The close of the client stays readable until nobody listens any more. */
 static void sink_rest_locked(mpy_sink *sink)
 {
-    if (sink->first != NULL || sink->ended || !sink->signaled)
-        return;
-    sink->signaled = false;
-    drain_fd(sink->event);
+    if (sink->first == NULL && !sink->ended && sink->wake.raised)
+        wake_set(&sink->wake, false);
 }
 
 void slot_queue_locked(mpy_slot *slot, int what)
@@ -139,16 +127,14 @@ int mpy_sink_new(mortise_client *client, mpy_sink **room)
     sink->client = client;
     sink->references = 1;
     sink->epoch = atomic_load(&epoch);
-    sink->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sink->fd = -1;
-    if (sink->event >= 0)
+    if (wake_open(&sink->wake))
         status = mpy_fd(client, &sink->fd);
     if (status == MORTISE_OK) {
         *room = sink;
         return MORTISE_OK;
     }
-    if (sink->event >= 0)
-        close(sink->event);
+    wake_close(&sink->wake);
     free(sink);
     return status;
 }
@@ -175,12 +161,10 @@ void mpy_sink_deaf(mpy_sink *sink)
         is_ours(sink->epoch); /* else another thread of the parent may have held the mutex */
     if (ours)
         pthread_mutex_lock(&mpy_lock);
-    int fd = sink->fd;
+    close_duplicate(sink);
     sink->fd = -1;
     if (ours)
         pthread_mutex_unlock(&mpy_lock);
-    if (fd >= 0)
-        close(fd);
 }
 
 void mpy_sink_drop(mpy_sink **room)
@@ -191,8 +175,8 @@ void mpy_sink_drop(mpy_sink **room)
     if (sink == NULL)
         return;
     if (!is_ours(sink->epoch)) {
-        close(sink->event);
         mpy_sink_deaf(sink);
+        wake_close(&sink->wake);
         return;
     }
     pthread_mutex_lock(&mpy_lock);
@@ -205,7 +189,7 @@ void mpy_sink_drop(mpy_sink **room)
 
 int mpy_sink_fd(mpy_sink *sink)
 {
-    return sink->event;
+    return sink->wake.epoll;
 }
 
 int mpy_sink_client_fd(mpy_sink *sink)
@@ -246,7 +230,7 @@ void mpy_collected(mpy_sink *sink)
 
 void mpy_sink_wait(mpy_sink *sink)
 {
-    struct pollfd fds[2] = {{.fd = sink->event, .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = sink->wake.epoll, .events = POLLIN},
                             {.fd = sink->fd, .events = POLLIN}};
     poll(fds, 2, -1);
 }
@@ -362,8 +346,8 @@ void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise
         slot->decided = !slot->to_sink;
         if (slot->to_sink)
             slot_queue_locked(slot, MPY_ACQUIRED);
-        else
-            signal_fd(atomic_load(&mpy_main_wake));
+        else if (!mpy_main_wake.raised)
+            wake_set(&mpy_main_wake, true);
     }
     bool unwatched = slot->watched && (left || lease == NULL);
     slot->watched = slot->watched && !unwatched;

@@ -18,6 +18,7 @@
 #define MORTISE_PYTHON_SLOT_H
 
 #include "bridge.h"
+#include "wake.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,9 +28,9 @@ enum slot_state { IDLE, ASKING, HELD, RELEASING, LEFT };
 struct mpy_sink {
     mortise_client *client;
     mpy_slot *first, *last;
-    mpy_slot *given_up; /* freed, but a close may still call back: they go when it is over */
-    int event, fd;      /* eventfd; a duplicate of the client's descriptor, or -1 */
-    bool signaled;
+    mpy_slot *given_up;        /* freed, but a close may still call back: they go when it is over */
+    struct wake wake;          /* raised: see mpy_sink_fd() */
+    int fd;                    /* a duplicate of the client's descriptor, or -1 */
     bool dropped, ended, over; /* over: no callback of the library runs any more */
     unsigned epoch, references;
 };
@@ -53,16 +54,14 @@ struct mpy_slot {
 };
 
 extern pthread_mutex_t mpy_lock;
-/* eventfd or -1: something that the main thread waits for has happened. */
-extern _Atomic int mpy_main_wake;
+/* Raised: something that the main thread waits for has happened. Guarded by the mutex. */
+extern struct wake mpy_main_wake;
 
 /* Whether this process made it, not the parent. made_in: the field `epoch`. */
 bool is_ours(unsigned made_in);
 void watch_forks(void);
 /* Fills the error. Returns the status. */
 int fail(mortise_error *error, int status, const char *message);
-void signal_fd(int fd);
-void drain_fd(int fd);
 
 void slot_go_locked(mpy_slot *slot, enum slot_state next);
 /* Gives up references; the slot may be gone. */

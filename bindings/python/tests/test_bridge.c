@@ -6,6 +6,11 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static char where[300];
 
@@ -202,6 +207,93 @@ static void test_dropped_while_asking(void)
     mpy_sink_drop(&sink);
 }
 
+/* ---- the program closes descriptors that are not its own, and has others under their numbers ---- */
+
+static int file, taken[8], taken_count; /* the program's */
+
+/* By a system call: ThreadSanitizer would report those who use the number, which is the point. */
+static void take(int number)
+{
+    CU_ASSERT_FATAL(number >= 500); /* not among the first that a program gets */
+    CU_ASSERT_EQUAL_FATAL(syscall(SYS_dup3, file, number, O_CLOEXEC), number);
+    taken[taken_count++] = number;
+}
+
+static void make_file(void)
+{
+    file = memfd_create("the program's", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(pwrite(file, "as it was", 9, 0), 9);
+    taken_count = 0;
+}
+
+static void give_back(void)
+{
+    struct stat about, own;
+    char text[10] = "";
+    CU_ASSERT_EQUAL_FATAL(fstat(file, &own), 0);
+    CU_ASSERT(own.st_size == 9 && lseek(file, 0, SEEK_CUR) == 0);
+    CU_ASSERT(pread(file, text, 9, 0) == 9 && strcmp(text, "as it was") == 0);
+    for (int i = 0; i < taken_count; i++) {
+        CU_ASSERT(fstat(taken[i], &about) == 0 && about.st_ino == own.st_ino);
+        syscall(SYS_close, taken[i]);
+    }
+    close(file);
+}
+
+/* As in the main thread of Python. */
+static int acquire_main(mortise_client *client, mpy_slot *slot, int fd)
+{
+    int status = mpy_acquire_main(client, slot, "a", NULL, false, fd, 100);
+    while (status == MPY_PENDING)
+        status = mpy_await(client, slot, fd, 100);
+    return status;
+}
+
+static mpy_batch batch;
+
+static bool is_collected(void *sink)
+{
+    return mpy_collect(sink, &batch) > 0;
+}
+
+static void test_others_under_the_numbers(void)
+{
+    mortise_client *client = NULL;
+    mpy_sink *sink = NULL;
+    mpy_slot *slot = NULL, *told = NULL;
+    mortise_error error;
+    int fd = -1;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_fd(client, &fd), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    CU_ASSERT_FATAL(mpy_slot_new(NULL, 1, &slot) && mpy_slot_new(sink, 2, &told));
+    CU_ASSERT_EQUAL_FATAL(acquire_main(client, slot, fd), MORTISE_OK);
+    CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
+    make_file();
+    take(mpy_main_wake.epoll);
+    take(mpy_main_wake.socket);
+    take(sink->wake.epoll);
+    take(sink->wake.socket);
+    take(sink->fd);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(acquire_main(client, slot, fd), MORTISE_OK);
+        CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
+    }
+    CU_ASSERT(wake_is_ours(&mpy_main_wake)); /* another one */
+    CU_ASSERT_EQUAL(mpy_acquire_start(client, told, "b", NULL, false, true), MORTISE_OK);
+    CU_ASSERT(test_poll(is_collected, sink, TEST_PATIENCE_MS));
+    batch.done = batch.count;
+    mpy_collected(sink);
+    mpy_slot_free(&slot);
+    mpy_slot_free(&told);
+    close_to_the_end(client);
+    mpy_sink_end(sink, true);
+    mpy_sink_deaf(sink);
+    mpy_sink_drop(&sink);
+    mpy_fd_close(&fd);
+    give_back();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -209,6 +301,7 @@ int main(void)
         {"closed by two threads", test_closed_by_both},
         {"dropped while it is closed", test_dropped_while_closing},
         {"dropped while it waits", test_dropped_while_asking},
+        {"others are under the numbers", test_others_under_the_numbers},
         CU_TEST_INFO_NULL,
     };
     char folder[256];

@@ -251,7 +251,7 @@ def test_on_loss(client):
 @pytest.mark.parametrize("kind", ["loop", "thread", "client"])
 def test_descriptors(client, sqlite_where, kind, monkeypatch):
     """Nothing is lost between the function in C that makes it and the object in Python that owns it: what is counted is the
-    descriptors, of which a sink has two, and a slot keeps its sink."""
+    descriptors, of which a sink has three, and a slot keeps its sink."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the object whose __del__ is interrupted
     loop = asyncio.new_event_loop()
 
