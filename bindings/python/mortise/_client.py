@@ -41,8 +41,7 @@ class Client(Scope):
     def __init__(self, where: Where | None = None) -> None:
         self._handle: Any = ffi.NULL
         self._pid = os.getpid()
-        self._fd = -1
-        self._fd_room = ffi.new("int *", -1)  # has it before _fd has: a signal handler may raise in between
+        self._listens = False  # see _listen()
         self._closed = self._detached = True
         self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
         self._callbacks: Callbacks | None = None
@@ -96,9 +95,7 @@ class Client(Scope):
         finally:
             for sink in [*self._loops.values(), *filter(None, [ref() for ref in self._sinks.valuerefs()])]:
                 sink.stop(over)  # in __del__ there may be no weak references any more
-            with self._lock:
-                self._fd = -1
-                lib.mpy_fd_close(self._fd_room)
+            self._listens = False
             open_clients.discard(self)
         self._detached = True  # if a signal handler raises before, the next close() does it again
 
@@ -280,21 +277,18 @@ class Client(Scope):
         if self._closed:
             raise _errors.make(_errors.CLOSED, "the client is closed")
 
-    def _poll_fd(self) -> int:
-        """A descriptor that is readable when there is something to dispatch. From the first call on, callbacks come by
-        dispatching only."""
-        if self._fd < 0:
+    def _listen(self) -> None:
+        """From now on, callbacks come by dispatching only."""
+        if not self._listens:
             self._check_usable()
-            with self._lock:
-                status = lib.mpy_fd(self._handle, self._fd_room)
-                self._fd = self._fd_room[0]
+            status = lib.mpy_listen(self._handle)
             if status != _errors.OK:
                 raise _errors.make(status, "there is no descriptor for the client's events")
-        return self._fd
+            self._listens = True
 
     def _new_sink(self) -> tuple[Keeper, Any]:
         """The sink, and what must live as long."""
-        self._poll_fd()  # callbacks come by dispatching from now on
+        self._listen()
         room = ffi.gc(ffi.new("mpy_sink **"), lib.mpy_sink_drop)  # before there is a sink: a signal handler may raise
         keeper = Keeper(room)  # as for a lease
         status = lib.mpy_sink_new(self._handle, room)
@@ -321,10 +315,10 @@ class Client(Scope):
             if threading.get_ident() != threading.main_thread().ident:
                 status = lib.mpy_acquire(self._handle, lease._slot, name, options, watch)
             else:  # the only thread that handles signals
-                fd = self._fd if self._fd >= 0 else self._poll_fd()
-                status = lib.mpy_acquire_main(self._handle, lease._slot, name, options, watch, fd, SLICE_MS)
+                self._listen()
+                status = lib.mpy_acquire_main(self._handle, lease._slot, name, options, watch, SLICE_MS)
                 while status == _errors.PENDING:
-                    status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
+                    status = lib.mpy_await(self._handle, lease._slot, SLICE_MS)
             if status == _errors.OK:
                 lease._phase = HELD
                 return lease
@@ -372,7 +366,7 @@ class Client(Scope):
                   on_loss: OnLoss | None, left: Left) -> bool:
         """Tries all of them at once, so that the main thread still hears signals. False: one is busy, and the call may
         wait; then nothing is held."""
-        fd = self._poll_fd()
+        self._listen()
         options = request.with_wait(0)
         failures: builtins.list[_errors.Error] = []
         for lease, name in zip(leases, names):
@@ -383,7 +377,7 @@ class Client(Scope):
         for lease in leases:
             status = _errors.PENDING
             while status == _errors.PENDING:
-                status = lib.mpy_await(self._handle, lease._slot, fd, slice_ms)
+                status = lib.mpy_await(self._handle, lease._slot, slice_ms)
                 if status == _errors.PENDING and left.ends_a_try():
                     status, slice_ms = _errors.TIMEDOUT, 0  # the others have had that time too
             if status != _errors.OK:

@@ -131,10 +131,16 @@ static int wake_fd(bool lower)
     return fd;
 }
 
-int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
+/* If the program has closed the client's descriptor, nothing comes: so this dispatches at the end of the slice too, or every
+ * TURN_MS if it knows that. */
+enum { TURN_MS = 5 };
+
+int mpy_await(mortise_client *client, mpy_slot *slot, int slice_ms)
 {
     int64_t until_ms = now_ms() + slice_ms;
-    struct pollfd fds[2] = {{.fd = wake_fd(false), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = wake_fd(false), .events = POLLIN},
+                            {.fd = mortise_fd(client, NULL), .events = POLLIN}};
+    int turn_ms = slice_ms;
     int status;
     for (;;) {
         if (!is_ours(slot->epoch))
@@ -145,21 +151,29 @@ int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
         if (left_ms <= 0)
             return MPY_PENDING;
         fds[0].revents = fds[1].revents = 0;
-        if (poll(fds, 2, (int)left_ms) < 0)
+        int ready = poll(fds, 2, left_ms < turn_ms ? (int)left_ms : turn_ms);
+        if (ready < 0)
             return MPY_PENDING; /* a signal: Python handles it */
         if (fds[0].revents != 0)
             fds[0].fd = wake_fd(true); /* before the look: nothing is missed */
-        if (fds[1].revents != 0 && mortise_dispatch(client) < 0)
+        if (ready > 0 && fds[1].revents == 0)
+            continue;
+        int ran = mortise_dispatch(client);
+        if (ran < 0)
             fds[1].fd = -1; /* closed: the thread that closes it tells us */
+        if (ran == 0 && fds[1].revents != 0 && !is_epoll(fds[1].fd)) {
+            fds[1].fd = -1; /* the program has closed it, and may have a file there */
+            turn_ms = TURN_MS;
+        }
     }
 }
 
 int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name,
-                     const mortise_options *options, bool watch, int fd, int slice_ms)
+                     const mortise_options *options, bool watch, int slice_ms)
 {
     wake_fd(false);
     int status = mpy_acquire_start(client, slot, name, options, watch, false);
-    return status == MORTISE_OK ? mpy_await(client, slot, fd, slice_ms) : status;
+    return status == MORTISE_OK ? mpy_await(client, slot, slice_ms) : status;
 }
 
 int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const *names,

@@ -47,11 +47,8 @@ int mpy_open(const char *where, mortise_client **client, mortise_error *error);
 int mpy_close(mortise_client *client, mortise_error *error);
 /* Log lines go to stderr again, and stay there. Returns when no line is on its way to Python. */
 void mpy_log_off(void);
-/* Writes a duplicate of the descriptor of mortise_fd() to *room, unless one is there already (it is -1 before). Returns OK, or
- * why there is none. */
-int mpy_fd(mortise_client *client, int *room);
-/* Closes it. */
-void mpy_fd_close(int *room);
+/* From now on callbacks come by dispatching only. Returns OK, or why not. */
+int mpy_listen(mortise_client *client);
 
 /* ---- sinks ---- */
 
@@ -71,7 +68,7 @@ void mpy_sink_deaf(mpy_sink *sink);
 int mpy_collect(mpy_sink *sink, mpy_batch *batch);
 /* The batch is done, and so is all that it began. */
 void mpy_collected(mpy_sink *sink);
-/* Waits until there is something to collect. */
+/* Waits until there may be something to collect. */
 void mpy_sink_wait(mpy_sink *sink);
 /* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. over: the close said that no callback runs. */
 void mpy_sink_end(mpy_sink *sink, bool over);
@@ -97,10 +94,10 @@ int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
                       const mortise_options *options, bool watch, bool to_sink);
 /* Starts an acquire and waits for it as mpy_await() does. */
 int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name,
-                     const mortise_options *options, bool watch, int fd, int slice_ms);
+                     const mortise_options *options, bool watch, int slice_ms);
 /* Waits for the outcome until a signal comes, or for slice_ms: then it returns MPY_PENDING. It dispatches meanwhile. Only
- * for the main thread of Python, which handles the signals. `fd`: of mpy_fd(). */
-int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms);
+ * for the main thread of Python, which handles the signals, and after mpy_listen(). */
+int mpy_await(mortise_client *client, mpy_slot *slot, int slice_ms);
 
 int mpy_release(mpy_slot *slot);
 int mpy_release_nowait(mpy_slot *slot);

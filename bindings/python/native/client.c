@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void mpy_log(int level, char *line, void *user_data); /* in Python: see build.py */
 
@@ -55,24 +54,10 @@ void mpy_log_off(void)
     mortise_on_log(NULL, NULL);
 }
 
-int mpy_fd(mortise_client *client, int *room)
+int mpy_listen(mortise_client *client)
 {
-    if (*room >= 0)
-        return MORTISE_OK;
     mortise_status status = MORTISE_OK;
-    int fd = mortise_fd(client, &status);
-    if (fd < 0)
-        return status;
-    *room = wake_duplicate(fd);
-    return *room < 0 ? MORTISE_NOMEM : MORTISE_OK;
-}
-
-void mpy_fd_close(int *room)
-{
-    int fd = *room;
-    *room = -1;
-    if (fd >= 0)
-        close(fd);
+    return mortise_fd(client, &status) < 0 ? status : MORTISE_OK;
 }
 
 /* ---- questions ---- */

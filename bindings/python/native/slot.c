@@ -121,22 +121,21 @@ void slot_queue_locked(mpy_slot *slot, int what)
 int mpy_sink_new(mortise_client *client, mpy_sink **room)
 {
     mpy_sink *sink = calloc(1, sizeof(*sink));
-    int status = MORTISE_NOMEM;
+    mortise_status status = MORTISE_NOMEM;
     if (sink == NULL)
         return status;
     sink->client = client;
     sink->references = 1;
     sink->epoch = atomic_load(&epoch);
-    sink->fd = -1;
-    if (wake_open(&sink->wake))
-        status = mpy_fd(client, &sink->fd);
-    if (status == MORTISE_OK) {
+    int fd = wake_open(&sink->wake) ? mortise_fd(client, &status) : -1;
+    sink->fd = is_epoll(fd) ? wake_duplicate(fd) : -1;
+    if (sink->fd >= 0) {
         *room = sink;
         return MORTISE_OK;
     }
     wake_close(&sink->wake);
     free(sink);
-    return status;
+    return fd < 0 ? status : MORTISE_NOMEM;
 }
 
 static bool take_locked(mpy_sink *sink, mpy_event *event)
@@ -228,11 +227,19 @@ void mpy_collected(mpy_sink *sink)
     pthread_mutex_unlock(&mpy_lock);
 }
 
+/* A program that closes all descriptors, as a daemon does, closes these too. The thread notices that within LOOK_MS, and looks
+ * every TURN_MS from then on. */
+enum { LOOK_MS = 1000, TURN_MS = 100 };
+
 void mpy_sink_wait(mpy_sink *sink)
 {
     struct pollfd fds[2] = {{.fd = sink->wake.epoll, .events = POLLIN},
                             {.fd = sink->fd, .events = POLLIN}};
-    poll(fds, 2, -1);
+    bool ours = wake_is_ours(&sink->wake);
+    if (ours)
+        poll(fds, 2, LOOK_MS);
+    if (!ours || ((fds[0].revents | fds[1].revents) & POLLNVAL) != 0)
+        poll(NULL, 0, TURN_MS);
 }
 
 void mpy_sink_end(mpy_sink *sink, bool over)

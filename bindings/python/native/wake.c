@@ -10,6 +10,12 @@
 
 enum { HIGH = 500 }; /* and below FD_SETSIZE, for programs that use select() */
 
+bool is_epoll(int fd)
+{
+    struct epoll_event event;
+    return epoll_wait(fd, &event, 1, 0) >= 0;
+}
+
 int wake_duplicate(int fd)
 {
     int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);

@@ -29,6 +29,8 @@ void wake_close(const struct wake *wake);
 /* Lets it poll readable, or no longer. False: it is not ours. */
 bool wake_set(struct wake *wake, bool raised);
 
+/* Another's descriptor: whether it is an epoll set. */
+bool is_epoll(int fd);
 /* A duplicate with a high number, if the limit on numbers permits one. -1: the system gives none. */
 int wake_duplicate(int fd);
 

@@ -25,9 +25,11 @@ void mpy_log(int level, char *line, void *user_data)
 
 static void *(*before_dispatch)(
     void *client); /* runs once, on another thread, before the next dispatch begins */
+static int dispatches;
 
 int mortise_dispatch(mortise_client *client)
 {
+    dispatches++;
     void *(*before)(void *) = before_dispatch;
     before_dispatch = NULL;
     if (before != NULL) {
@@ -241,11 +243,12 @@ static void give_back(void)
 }
 
 /* As in the main thread of Python. */
-static int acquire_main(mortise_client *client, mpy_slot *slot, int fd)
+static int acquire_main(mortise_client *client, mpy_slot *slot, int64_t wait_ms)
 {
-    int status = mpy_acquire_main(client, slot, "a", NULL, false, fd, 100);
+    const mortise_options *options = MORTISE_OPTIONS(.wait_ms = wait_ms);
+    int status = mpy_acquire_main(client, slot, "a", options, false, 100);
     while (status == MPY_PENDING)
-        status = mpy_await(client, slot, fd, 100);
+        status = mpy_await(client, slot, 100);
     return status;
 }
 
@@ -262,12 +265,10 @@ static void test_others_under_the_numbers(void)
     mpy_sink *sink = NULL;
     mpy_slot *slot = NULL, *told = NULL;
     mortise_error error;
-    int fd = -1;
     CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
-    CU_ASSERT_EQUAL_FATAL(mpy_fd(client, &fd), MORTISE_OK);
     CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
     CU_ASSERT_FATAL(mpy_slot_new(NULL, 1, &slot) && mpy_slot_new(sink, 2, &told));
-    CU_ASSERT_EQUAL_FATAL(acquire_main(client, slot, fd), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(acquire_main(client, slot, TEST_PATIENCE_MS), MORTISE_OK);
     CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
     make_file();
     take(mpy_main_wake.epoll);
@@ -276,7 +277,7 @@ static void test_others_under_the_numbers(void)
     take(sink->wake.socket);
     take(sink->fd);
     for (int i = 0; i < 2; i++) {
-        CU_ASSERT_EQUAL(acquire_main(client, slot, fd), MORTISE_OK);
+        CU_ASSERT_EQUAL(acquire_main(client, slot, TEST_PATIENCE_MS), MORTISE_OK);
         CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
     }
     CU_ASSERT(wake_is_ours(&mpy_main_wake)); /* another one */
@@ -290,8 +291,67 @@ static void test_others_under_the_numbers(void)
     mpy_sink_end(sink, true);
     mpy_sink_deaf(sink);
     mpy_sink_drop(&sink);
-    mpy_fd_close(&fd);
     give_back();
+}
+
+/* The client's descriptor is the library's. The program has a pipe there in which nothing comes, a file, or nothing: a wait ends
+ * when its time is over, or when it gets the lock, and takes no whole processor. */
+static void test_the_main_thread_is_deaf(void)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        mortise_client *client = NULL, *other = NULL;
+        mpy_slot *slot = NULL, *holder = NULL;
+        mortise_error error;
+        int pipe_fds[2];
+        CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+        CU_ASSERT_EQUAL_FATAL(mpy_open(where, &other, &error), MORTISE_OK);
+        CU_ASSERT_EQUAL_FATAL(mpy_listen(client), MORTISE_OK);
+        CU_ASSERT_FATAL(mpy_slot_new(NULL, 1, &slot) && mpy_slot_new(NULL, 2, &holder));
+        CU_ASSERT_EQUAL_FATAL(mpy_acquire(other, holder, "a", NULL, false), MORTISE_OK);
+        make_file();
+        CU_ASSERT_EQUAL_FATAL(pipe(pipe_fds), 0);
+        int number = mortise_fd(client, NULL);
+        CU_ASSERT(syscall(SYS_dup3, kind == 0 ? pipe_fds[0] : file, number, O_CLOEXEC) == number);
+        if (kind == 2)
+            syscall(SYS_close, number);
+        dispatches = 0;
+        CU_ASSERT_EQUAL(acquire_main(client, slot, 200), MORTISE_TIMEDOUT);
+        CU_ASSERT(dispatches < 100);
+        CU_ASSERT_EQUAL(mpy_release(holder), MORTISE_OK);
+        CU_ASSERT_EQUAL(acquire_main(client, slot, TEST_PATIENCE_MS), MORTISE_OK);
+        mpy_slot_free(&slot);
+        mpy_slot_free(&holder);
+        close_to_the_end(client);
+        close_to_the_end(other);
+        close(pipe_fds[0]);
+        close(pipe_fds[1]);
+        close(file);
+    }
+}
+
+/* The thread that calls on_loss does not look again at once. */
+static void test_a_sink_is_deaf(void)
+{
+    for (int is_closed = 0; is_closed < 2; is_closed++) {
+        mortise_client *client = NULL;
+        mpy_sink *sink = NULL;
+        mortise_error error;
+        CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+        CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+        make_file();
+        take(sink->wake.epoll);
+        take(sink->wake.socket);
+        take(sink->fd);
+        while (is_closed && taken_count > 0)
+            syscall(SYS_close, taken[--taken_count]);
+        int64_t before_ms = test_now_ms();
+        mpy_sink_wait(sink);
+        CU_ASSERT(test_now_ms() - before_ms >= 50);
+        close_to_the_end(client);
+        mpy_sink_end(sink, true);
+        mpy_sink_drop(&sink);
+        give_back();
+    }
 }
 
 int main(void)
@@ -302,6 +362,8 @@ int main(void)
         {"dropped while it is closed", test_dropped_while_closing},
         {"dropped while it waits", test_dropped_while_asking},
         {"others are under the numbers", test_others_under_the_numbers},
+        {"the main thread is deaf", test_the_main_thread_is_deaf},
+        {"a sink is deaf", test_a_sink_is_deaf},
         CU_TEST_INFO_NULL,
     };
     char folder[256];

@@ -76,7 +76,7 @@ pytestmark = [  # a lease may be collected, a coroutine may not begin, and __del
 @pytest.fixture
 def client(sqlite_where):
     with mortise.open(sqlite_where + "?ttl=60s") as opened:
-        opened._poll_fd()
+        opened._listen()
         yield opened
 
 
@@ -123,7 +123,7 @@ def test_the_block_of_a_client(sqlite_where):
             kept.append(client)
 
     for at in steps(block):
-        assert all(client.closed and client._fd < 0 for client in kept), at
+        assert all(client.closed for client in kept), at
         kept.clear()
 
 
@@ -141,7 +141,7 @@ def test_close(sqlite_where):
     opened()
     for at in steps(run):
         kept[0].close()
-        assert kept[0].closed and kept[0]._fd < 0 and not kept[1].held, at
+        assert kept[0].closed and kept[0]._detached and not kept[1].held, at
         assert not kept[0]._callbacks._thread.is_alive(), at
         opened()
     kept[0].close()
@@ -262,7 +262,7 @@ def test_descriptors(client, sqlite_where, kind, monkeypatch):
             _callbacks.Callbacks(client).new_lease(client, b"a", 1, print)
         else:
             with mortise.open(sqlite_where) as opened:
-                opened._poll_fd()
+                opened._listen()
 
     def count():
         return len(os.listdir("/proc/self/fd"))

@@ -137,7 +137,7 @@ def test_lost_before_it_is_awaited(client, other):
     wait_until(lambda: client.stats().acquires)
     other.break_("a", other.inspect("a").token)
     wait_until(lambda: told)
-    assert lib.mpy_await(client._handle, lease._slot, client._poll_fd(), 100) == 0
+    assert lib.mpy_await(client._handle, lease._slot, 100) == 0
     lease._drop()
 
 
@@ -449,7 +449,7 @@ def test_dropped_when_it_was_decided(client, other):
     """The lock is granted, nobody has dispatched that, and nobody will: whoever drops the slot must release it."""
     from mortise._native import ffi, lib
 
-    client._poll_fd()  # callbacks come by dispatching only
+    client._listen()  # callbacks come by dispatching only
     room = ffi.new("mpy_slot **")
     assert lib.mpy_slot_new(ffi.NULL, 0, room)
     slot = room[0]
