@@ -9,19 +9,48 @@
 
 pthread_mutex_t mpy_lock = PTHREAD_MUTEX_INITIALIZER;
 struct wake mpy_main_wake = {.epoll = -1, .socket = -1};
+static mpy_sink *sinks;        /* all of them; guarded by the mutex */
 static _Atomic unsigned epoch; /* grows in each child: what the parent made is not ours */
 
+/* If the program has closed the sink's own two, it has closed all: then this number may be another's. */
+static void close_duplicate(const mpy_sink *sink)
+{
+    if (sink->fd >= 0 && wake_is_ours(&sink->wake))
+        close(sink->fd);
+}
+
+static void close_fds(const mpy_sink *sink)
+{
+    close_duplicate(sink);
+    wake_close(&sink->wake);
+}
+
+/* So that the child has a whole list. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&mpy_lock);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+/* At once: when Python drops these sinks some day, the numbers may be others'. */
 static void in_child(void)
 {
-    pthread_mutex_init(&mpy_lock, NULL); /* another thread may have held it */
     atomic_fetch_add(&epoch, 1);
+    for (const mpy_sink *sink = sinks; sink != NULL; sink = sink->next)
+        close_fds(sink);
+    sinks = NULL;
     wake_close(&mpy_main_wake);
     mpy_main_wake = WAKE_CLOSED;
+    pthread_mutex_unlock(&mpy_lock);
 }
 
 static void start_once(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(before_fork, in_parent, in_child);
 }
 
 void watch_forks(void)
@@ -59,19 +88,16 @@ void slot_go_locked(mpy_slot *slot, enum slot_state next)
     slot->state = next;
 }
 
-/* If the program has closed the sink's own two, it has closed all: then this number may be another's. */
-static void close_duplicate(const mpy_sink *sink)
-{
-    if (sink->fd >= 0 && wake_is_ours(&sink->wake))
-        close(sink->fd);
-}
-
 static void sink_put_locked(mpy_sink *sink)
 {
     if (sink == NULL || --sink->references > 0)
         return;
-    close_duplicate(sink);
-    wake_close(&sink->wake);
+    mpy_sink **at = &sinks;
+    while (*at != NULL && *at != sink)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = sink->next;
+    close_fds(sink);
     free(sink);
 }
 
@@ -130,6 +156,10 @@ int mpy_sink_new(mortise_client *client, mpy_sink **room)
     int fd = wake_open(&sink->wake) ? mortise_fd(client, &status) : -1;
     sink->fd = is_epoll(fd) ? wake_duplicate(fd) : -1;
     if (sink->fd >= 0) {
+        pthread_mutex_lock(&mpy_lock);
+        sink->next = sinks;
+        sinks = sink;
+        pthread_mutex_unlock(&mpy_lock);
         *room = sink;
         return MORTISE_OK;
     }
@@ -156,14 +186,11 @@ static bool take_locked(mpy_sink *sink, mpy_event *event)
 
 void mpy_sink_deaf(mpy_sink *sink)
 {
-    bool ours =
-        is_ours(sink->epoch); /* else another thread of the parent may have held the mutex */
-    if (ours)
-        pthread_mutex_lock(&mpy_lock);
-    close_duplicate(sink);
+    pthread_mutex_lock(&mpy_lock);
+    if (is_ours(sink->epoch)) /* else in_child() has closed it */
+        close_duplicate(sink);
     sink->fd = -1;
-    if (ours)
-        pthread_mutex_unlock(&mpy_lock);
+    pthread_mutex_unlock(&mpy_lock);
 }
 
 void mpy_sink_drop(mpy_sink **room)
@@ -171,13 +198,8 @@ void mpy_sink_drop(mpy_sink **room)
     mpy_event event;
     mpy_sink *sink = *room;
     *room = NULL;
-    if (sink == NULL)
-        return;
-    if (!is_ours(sink->epoch)) {
-        mpy_sink_deaf(sink);
-        wake_close(&sink->wake);
-        return;
-    }
+    if (sink == NULL || !is_ours(sink->epoch))
+        return; /* the parent's: a little memory in the child */
     pthread_mutex_lock(&mpy_lock);
     sink->dropped = true;
     while (take_locked(sink, &event))

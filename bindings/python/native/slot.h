@@ -26,6 +26,7 @@
 enum slot_state { IDLE, ASKING, HELD, RELEASING, LEFT };
 
 struct mpy_sink {
+    mpy_sink *next; /* of this process */
     mortise_client *client;
     mpy_slot *first, *last;
     mpy_slot *given_up;        /* freed, but a close may still call back: they go when it is over */

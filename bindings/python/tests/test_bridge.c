@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char where[300];
@@ -354,6 +355,41 @@ static void test_a_sink_is_deaf(void)
     }
 }
 
+/* The exit code of a child that drops what its parent made. */
+static int drop_in_child(mpy_sink *sink)
+{
+    int numbers[] = {sink->wake.epoll, sink->wake.socket, sink->fd};
+    for (int i = 0; i < 3; i++)
+        if (fcntl(numbers[i], F_GETFD) != -1 || dup2(STDERR_FILENO, numbers[i]) != numbers[i])
+            return 1;
+    mpy_sink_deaf(sink);
+    mpy_sink_drop(&sink);
+    for (int i = 0; i < 3; i++)
+        if (fcntl(numbers[i], F_GETFD) == -1)
+            return 2;
+    return 0;
+}
+
+/* A child closes them when it begins, and never again: Python drops the sink when the child has others there. */
+static void test_forked(void)
+{
+    mortise_client *client = NULL;
+    mpy_sink *sink = NULL;
+    mortise_error error;
+    int code = -1;
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(drop_in_child(sink));
+    CU_ASSERT_EQUAL_FATAL(waitpid(child, &code, 0), child);
+    CU_ASSERT_EQUAL(code, 0);
+    CU_ASSERT(wake_is_ours(&sink->wake));
+    close_to_the_end(client);
+    mpy_sink_end(sink, true);
+    mpy_sink_drop(&sink);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -364,6 +400,7 @@ int main(void)
         {"others are under the numbers", test_others_under_the_numbers},
         {"the main thread is deaf", test_the_main_thread_is_deaf},
         {"a sink is deaf", test_a_sink_is_deaf},
+        {"a child drops its parent's sink", test_forked},
         CU_TEST_INFO_NULL,
     };
     char folder[256];
