@@ -73,6 +73,7 @@ class LoopSink:
         self.loop = loop
         self.acquires: dict[int, Outcome] = {}
         self.releases: dict[int, Outcome] = {}  # apart: a repeated outcome of an acquire must not end a release
+        self.asking: dict[int, weakref.ref[AsyncLease]] = {}  # whose task has not got the outcome yet
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")
@@ -133,12 +134,22 @@ class LoopSink:
             fd = lib.mpy_sink_client_fd(self.sink)
             if fd >= 0:
                 self.loop.remove_reader(fd)
+        else:
+            self._drop_asking()
         self.acquires.clear()
         self.releases.clear()
         self.losses.clear()
         lib.mpy_sink_deaf(self.sink)
         if not self.loop.is_closed():
             self.loop.remove_reader(lib.mpy_sink_fd(self.sink))
+
+    def _drop_asking(self) -> None:
+        """No task will get an outcome any more; and the tasks may last, with all that they know."""
+        for key, ref in list(self.asking.items()):
+            lease = ref()
+            if lease is not None:
+                lease._drop()
+            self.asking.pop(key, None)
 
     def stop(self, over: bool = False) -> None:
         """Called by any thread when the client was closed, or when the loop was closed. over: see Client._detach()."""
@@ -161,6 +172,7 @@ class AsyncLease(BaseLease, AsyncScope):
             sink.watched[self._key] = self
 
     def _start_acquire(self, options: Any) -> Outcome:
+        self._sink.asking[self._key] = weakref.ref(self)
         outcome = self._sink.acquires[self._key] = Outcome(loop=self._sink.loop)
         status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
         if status != _errors.OK:  # no event will come
@@ -171,11 +183,13 @@ class AsyncLease(BaseLease, AsyncScope):
     def _acquired(self, status: int) -> int:
         if status == _errors.OK:
             self._phase = HELD
+        self._sink.asking.pop(self._key, None)
         return status
 
     def _drop(self) -> None:
         if self._phase != RELEASED:
             self._sink.acquires.pop(self._key, None)
+            self._sink.asking.pop(self._key, None)
         super()._drop()
 
     def _is_lost(self) -> None:

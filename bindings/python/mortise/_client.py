@@ -246,16 +246,13 @@ class Client(Scope):
 
     def _loop_sink(self, loop: asyncio.AbstractEventLoop) -> LoopSink:
         """What the event loop hears from this client."""
+        self._forget_loops()
         found = self._loops.get(loop)
         if found is not None:
             return found
         from ._aio import LoopSink
 
         self._check_usable()
-        for other in [other for other in list(self._loops) if other.is_closed()]:
-            ended = self._loops.pop(other, None)
-            if ended is not None:
-                ended.stop()
         try:
             found = LoopSink(self, loop)
             found.start()
@@ -268,6 +265,13 @@ class Client(Scope):
         if self._closed:  # meanwhile
             found.stop()
         return found
+
+    def _forget_loops(self) -> None:
+        """Ends what was under way in event loops that were closed."""
+        for loop, sink in list(self._loops.items()):
+            if loop.is_closed():
+                sink.stop()
+                self._loops.pop(loop, None)  # not before: a signal handler may have raised
 
     # ---- how they are acquired ----
 
@@ -297,6 +301,7 @@ class Client(Scope):
         return keeper, room[0]
 
     def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
+        self._forget_loops()
         if on_loss is None:
             return Lease(self, name, ffi.NULL, 0, None)
         callbacks = self._callbacks

@@ -5,7 +5,6 @@ import gc
 import math
 import threading
 import time
-import warnings
 
 import pytest
 from conftest import PATIENCE_S, wait_until
@@ -356,24 +355,36 @@ def test_several_loops_and_none(where):
     client.close()
 
 
-def test_the_loop_ends_before_the_task(client, other):
-    """Nobody cancels the task: its lease must not be held for ever."""
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(client.alock("a").acquire())
-    loop.run_until_complete(asyncio.sleep(0))
-    wait_until(lambda: client.stats().acquires == 1)  # it is granted, and nobody hears of it
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("then", ["another loop", "the same name", "a known loop", "no loop"])
+def test_the_loop_ends_before_the_task(client, other, told, then):
+    """Nobody cancels the task, and the program keeps it: its lease must not be held for ever."""
+    loop, known = asyncio.new_event_loop(), asyncio.new_event_loop()
+    known.run_until_complete(_use(client, "b"))
+    with other.lock("a"):
+        task = loop.create_task(client.alock("a").acquire())
+        loop.run_until_complete(asyncio.sleep(0))
+        wait_until(lambda: client.stats().waiting == 1)
+    wait_until(lambda: client.stats().acquires == 2)  # it is granted, and nobody hears of it
+    sink = client._loops[loop]
+    while told and sink.acquires:  # or the task is to hear of it, but does not run
+        sink.collect()
     loop.close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # if the task had the lease already
-        del task
-        asyncio.run(_use(client, "b"))
-        gc.collect()
-    with other.lock("a", timeout=20):
-        pass
+    if then == "no loop":
+        client.acquire("a", timeout=20).release()
+    elif then == "a known loop":
+        known.run_until_complete(_use(client, "a"))
+    else:
+        asyncio.run(_use(client, "a" if then == "the same name" else "b"))
+    assert not sink.asking and not client._loops.get(loop)
+    other.acquire("a", timeout=20).release()
+    known.close()
+    del task
+    gc.collect()
 
 
 async def _use(client, name):
-    async with client.alock(name):
+    async with client.alock(name, timeout=20):
         pass
 
 
