@@ -383,7 +383,8 @@ typedef void (*mortise_acquire_callback)(mortise_status status, mortise_lease *l
 /* Identifies one pending async acquire. Never 0; a client never uses a value twice. */
 typedef uint64_t mortise_request;
 
-/* Starts an acquire and returns at once. After OK the callback is called once, possibly before this call returns;
+/* Starts an acquire and returns without waiting for a server; with `sqlite` it reads and writes the file itself, and may wait
+ * for the disk. After OK the callback is called once, possibly before this call returns;
  * *request (may be NULL) is for mortise_cancel(). After any other status the callback is not called: INVALID, NOTSUP, NOMEM,
  * CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const char *name,
@@ -401,9 +402,10 @@ MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_reques
  * On failure returns -1 and sets *status (may be NULL) to CLOSED, FORKED or NOMEM. Leases are renewed even if the
  * program does not call mortise_dispatch(). */
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
-/* Does all work that is ready, without waiting, and runs callbacks on this thread: at least those that were due at the
- * call, unless another thread runs one. Callbacks of a client run one at a time, so this call then returns without the
- * others: that thread runs those that were due when it began, and the descriptor stays readable while any are left.
+/* Does all work that is ready, without waiting for a server (with `sqlite` that work may wait for the disk), and runs callbacks
+ * on this thread: at least those that were due at the call, unless another thread runs one. Callbacks of a client run one at
+ * a time, so this call then returns without the others: that thread runs those that were due when it began, and the
+ * descriptor stays readable while any are left.
  * Returns the number of callbacks that ran, or a negative status: CLOSED, FORKED, DEADLOCK (inside a callback),
  * INVALID (before mortise_fd()). While the client is being closed, and after mortise_close() has returned CLOSING, it
  * runs the remaining callbacks. */
