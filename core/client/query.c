@@ -252,6 +252,8 @@ mortise_status mortise_break(mortise_client *handle, const char *name, uint64_t 
 mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mortise_error *error)
 {
     struct client *client;
+    if (text == NULL && size > 0)
+        return failed(error, MORTISE_INVALID, "mortise_ping: no room for the answer");
     if (size > 0)
         text[0] = '\0';
     mortise_status status = client_enter(handle, &client, error);

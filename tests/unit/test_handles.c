@@ -222,6 +222,8 @@ static void test_out_parameters(void)
     CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "a", NULL, NULL), MORTISE_INVALID);
     CU_ASSERT_EQUAL(mortise_break(rig.handle, "a", 0, NULL), MORTISE_INVALID);
     CU_ASSERT_EQUAL(mortise_list(rig.handle, NULL, NULL, NULL, NULL), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_ping(rig.handle, NULL, 16, &error), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_ping(rig.handle, NULL, 0, NULL), MORTISE_OK);
     settle();
     rig_close(&rig);
 }
