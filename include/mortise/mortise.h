@@ -15,8 +15,8 @@
  * handle that was closed or released and refuses it (CLOSED, INVALID). It never reuses a handle.
  *
  * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
- * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0).
- * A call with bad arguments returns MORTISE_INVALID and does nothing.
+ * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0), and a struct
+ * that begins with `size` stays as it was. A call with bad arguments returns MORTISE_INVALID and does nothing.
  *
  * Structs. A struct that may grow begins with `size`: the side that owns the memory sets it to the sizeof of its build,
  * and the other side reads and writes no more than that. Fields are added at the end only. Options with a field that
@@ -276,7 +276,8 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
 
 /* Like mortise_release(), but returns as soon as the request is on its way, so an acquire and a release together cost
  * one round trip. Later requests of this client come after it. mortise_close() waits for it. If the connection breaks,
- * the library repeats it. Inside mortise_dispatch(), the requests of all callbacks go out together at the end.
+ * the library repeats it. Inside mortise_dispatch(), the requests of callbacks go out together at the end, or a hundred
+ * or so at a time.
  * OK, LOST (known without asking the backend), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
