@@ -17,13 +17,19 @@ static const mortise_options *watched_options(const mortise_options *given, mpy_
     return copy;
 }
 
+/* In a child after fork. */
+static int forked(mpy_slot *slot)
+{
+    return fail(&slot->error, MORTISE_FORKED,
+                "the client belongs to the parent process: open another one here");
+}
+
 /* False: the slot is not free for an acquire; *status says why. */
 static bool begin(mortise_client *client, mpy_slot *slot, bool watch, unsigned callbacks,
                   int *status)
 {
     if (!is_ours(slot->epoch)) {
-        *status = fail(&slot->error, MORTISE_FORKED,
-                       "the client belongs to the parent process: open another one here");
+        *status = forked(slot);
         return false;
     }
     pthread_mutex_lock(&mpy_lock);
@@ -73,7 +79,7 @@ int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name,
     status = mortise_acquire(client, name, watched_options(options, slot, watch, &copy), &lease,
                              &slot->error);
     if (!is_ours(slot->epoch))
-        return MORTISE_FORKED;
+        return forked(slot);
     return end(slot, lease, 0, status);
 }
 
@@ -144,7 +150,7 @@ int mpy_await(mortise_client *client, mpy_slot *slot, int slice_ms)
     int status;
     for (;;) {
         if (!is_ours(slot->epoch))
-            return MORTISE_FORKED;
+            return forked(slot);
         if (outcome(slot, &status))
             return status;
         int64_t left_ms = until_ms - now_ms();

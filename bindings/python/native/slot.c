@@ -285,12 +285,9 @@ void mpy_sink_end(mpy_sink *sink, bool over)
 
 bool mpy_slot_new(mpy_sink *sink, uint64_t key, mpy_slot **room)
 {
-    mpy_slot *slot = malloc(sizeof(*slot));
+    mpy_slot *slot = calloc(1, sizeof(*slot));
     if (slot == NULL)
         return false;
-    memset(slot, 0, offsetof(mpy_slot, error));
-    slot->error.status = MORTISE_OK;
-    slot->error.message[0] = '\0';
     slot->epoch = atomic_load(&epoch);
     slot->references = 1;
     slot->key = key;

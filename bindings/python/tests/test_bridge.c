@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -355,8 +356,19 @@ static void test_a_sink_is_deaf(void)
     }
 }
 
+static void test_no_failure_yet(void)
+{
+    static const mortise_error none;
+    mpy_slot *slot = NULL;
+    mallopt(M_PERTURB, 0xa5);
+    CU_ASSERT_FATAL(mpy_slot_new(NULL, 1, &slot));
+    mallopt(M_PERTURB, 0);
+    CU_ASSERT(memcmp(mpy_slot_error(slot), &none, sizeof(none)) == 0);
+    mpy_slot_free(&slot);
+}
+
 /* The exit code of a child that drops what its parent made. */
-static int drop_in_child(mpy_sink *sink)
+static int drop_in_child(mortise_client *client, mpy_sink *sink, mpy_slot *slot)
 {
     int numbers[] = {sink->wake.epoll, sink->wake.socket, sink->fd};
     for (int i = 0; i < 3; i++)
@@ -367,6 +379,9 @@ static int drop_in_child(mpy_sink *sink)
     for (int i = 0; i < 3; i++)
         if (fcntl(numbers[i], F_GETFD) == -1)
             return 2;
+    if (mpy_await(client, slot, 100) != MORTISE_FORKED ||
+        mpy_slot_error(slot)->status != MORTISE_FORKED || *mpy_slot_error(slot)->message == '\0')
+        return 3;
     return 0;
 }
 
@@ -375,16 +390,19 @@ static void test_forked(void)
 {
     mortise_client *client = NULL;
     mpy_sink *sink = NULL;
+    mpy_slot *slot = NULL;
     mortise_error error;
     int code = -1;
     CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
     CU_ASSERT_EQUAL_FATAL(mpy_sink_new(client, &sink), MORTISE_OK);
+    CU_ASSERT_FATAL(mpy_slot_new(sink, 1, &slot));
     pid_t child = fork();
     if (child == 0)
-        _exit(drop_in_child(sink));
+        _exit(drop_in_child(client, sink, slot));
     CU_ASSERT_EQUAL_FATAL(waitpid(child, &code, 0), child);
     CU_ASSERT_EQUAL(code, 0);
     CU_ASSERT(wake_is_ours(&sink->wake));
+    mpy_slot_free(&slot);
     close_to_the_end(client);
     mpy_sink_end(sink, true);
     mpy_sink_drop(&sink);
@@ -401,6 +419,7 @@ int main(void)
         {"the main thread is deaf", test_the_main_thread_is_deaf},
         {"a sink is deaf", test_a_sink_is_deaf},
         {"a child drops its parent's sink", test_forked},
+        {"no failure yet", test_no_failure_yet},
         CU_TEST_INFO_NULL,
     };
     char folder[256];
