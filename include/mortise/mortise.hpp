@@ -310,13 +310,18 @@ struct home {
     }
 };
 
+inline error failure(mortise_status status, const mortise_error &why) noexcept
+{
+    error from(why);
+    from.status = status;
+    return from;
+}
+
 inline result<void> told(mortise_status status, const mortise_error &why)
 {
     if (status == MORTISE_OK)
         return {};
-    mortise::error detail(why);
-    detail.status = status;
-    return detail;
+    return failure(status, why);
 }
 
 /* Rounded up, at least 0 and at most `most`; nothing overflows. */
@@ -428,7 +433,7 @@ private:
             if (status == MORTISE_OK)
                 mine->done(result<void>());
             else
-                mine->done(detail::told(status, *why));
+                mine->done(detail::failure(status, *why)); /* moved: a copy may need memory */
         }
     };
 
@@ -738,7 +743,7 @@ public:
         mortise_error why;
         mortise_status status = mortise_inspect(handle(), text.c_str(), &info, &why);
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         return info;
     }
     result<std::vector<mortise_info>> list(std::string_view prefix = {}) const
@@ -766,7 +771,7 @@ public:
         mortise_error why;
         mortise_status status = mortise_ping(handle(), text, sizeof(text), &why);
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         return std::string(text);
     }
     result<mortise_stats> stats() const
@@ -803,7 +808,7 @@ private:
         mortise_error why;
         mortise_status status = mortise_open(where, &home->client, &why);
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         return client(std::move(home));
     }
 
@@ -846,7 +851,7 @@ private:
         mortise_status status = mortise_acquire(home ? home->client : nullptr, wanted.name.c_str(),
                                                 &wanted.c, &got, &why);
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         return lease(got, home, std::move(wanted.told));
     }
 
@@ -875,7 +880,7 @@ private:
                                                      got.handles_.data(), &why);
         if (status != MORTISE_OK) {
             got.handles_.clear();
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         }
         for (std::size_t i = 0; i < names.size(); i++)
             got.all_.push_back(lease(got.handles_[i], home_, std::move(told[i])));
@@ -894,7 +899,7 @@ private:
             if (status == MORTISE_OK)
                 mine->done(lease(got, std::move(mine->home), std::move(mine->told)));
             else
-                mine->done(detail::told(status, *why).error());
+                mine->done(detail::failure(status, *why)); /* moved: a copy may need memory */
         }
     };
 
@@ -916,7 +921,7 @@ private:
             mortise_acquire_async(handle(), wanted.name.c_str(), &wanted.c, pending::trampoline,
                                   mine.get(), &which, &why);
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         (void)mine.release(); /* the callback owns it, and may have run already */
         return which;
     }
@@ -961,7 +966,7 @@ private:
             std::rethrow_exception(all.problem);
 #endif
         if (status != MORTISE_OK)
-            return detail::told(status, why).error();
+            return detail::failure(status, why);
         return std::move(all.found);
     }
 

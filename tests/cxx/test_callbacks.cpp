@@ -3,7 +3,9 @@
 #include "cxx_test.hpp"
 
 #include <cerrno>
+#include <cstdlib>
 #include <dlfcn.h>
+#include <new>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +23,28 @@ int mortise_dispatch(mortise_client *client)
     if (auto before = std::exchange(before_dispatch, nullptr))
         std::thread(before).join();
     return real(client);
+}
+
+/* So many more calls of `new` succeed on this thread; -1: all. */
+static thread_local int news_left = -1;
+
+void *operator new(std::size_t size)
+{
+    void *memory = news_left == 0 ? nullptr : std::malloc(size);
+    if (memory == nullptr)
+        throw std::bad_alloc();
+    news_left -= news_left > 0;
+    return memory;
+}
+
+void operator delete(void *memory) noexcept
+{
+    std::free(memory);
+}
+
+void operator delete(void *memory, std::size_t) noexcept
+{
+    std::free(memory);
 }
 
 /* It expires very soon; then its loss is reported. */
@@ -379,6 +403,35 @@ static void test_release_async()
     ASSERT_BOOL(message.find("lost before") != std::string::npos);
 }
 
+/* The callback is called, however little memory is left: to copy the error's texts would take more. */
+static void test_little_memory()
+{
+    mortise::client mine = open(), other = open();
+    int fd = mine.fd().value();
+    mortise_status told = MORTISE_OK;
+    auto hear = [&](int left) {
+        for (told = MORTISE_OK; told == MORTISE_OK;) {
+            struct pollfd ready = {fd, POLLIN, 0};
+            CU_ASSERT_FATAL(poll(&ready, 1, 60000) == 1);
+            news_left = left;
+            bool well = static_cast<bool>(mine.dispatch());
+            news_left = -1;
+            CU_ASSERT_FATAL(well);
+        }
+        return told;
+    };
+    for (int left = 0; left < 4; left++) {
+        auto held = other.try_acquire("little").value();
+        ASSERT_BOOL(mine.acquire_async_for("little", 10ms, [&](auto got) { told = got.status(); }));
+        CU_ASSERT_EQUAL(hear(left), MORTISE_TIMEDOUT);
+        CU_ASSERT_EQUAL(held.release().status(), MORTISE_OK);
+        auto lost = mine.try_acquire("little").value();
+        CU_ASSERT_EQUAL(other.break_grant("little", lost.token()).status(), MORTISE_OK);
+        ASSERT_BOOL(lost.release_async([&](auto was) { told = was.status(); }));
+        CU_ASSERT_EQUAL(hear(left), MORTISE_LOST);
+    }
+}
+
 int main()
 {
     static const CU_TestInfo tests[] = {
@@ -394,6 +447,7 @@ int main()
         {"async, unwanted", test_async_unwanted},
         {"an event loop", test_event_loop},
         {"an async release", test_release_async},
+        {"little memory", test_little_memory},
         CU_TEST_INFO_NULL,
     };
     return cxx_test::run("callbacks", tests);
