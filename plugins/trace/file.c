@@ -63,14 +63,15 @@ mortise_status file_open(struct file *file, const char *path, int fd, mortise_er
 bool file_follow(struct file *file)
 {
     struct stat status;
-    if (file->path == NULL || (stat(file->path, &status) == 0 && status.st_dev == file->device &&
-                               status.st_ino == file->inode))
-        return false;
+    bool same =
+        file->path == NULL || (stat(file->path, &status) == 0 && status.st_dev == file->device &&
+                               status.st_ino == file->inode);
     int before = file->fd;
-    if (!take(file, open(file->path, FLAGS | O_CREAT, 0640)))
-        return false;
-    close(before);
-    return true;
+    bool other = !same && take(file, open(file->path, FLAGS | O_CREAT, 0640));
+    file->astray = same || other ? 0 : errno;
+    if (other)
+        close(before);
+    return other;
 }
 
 /* Into a pipe at most what goes in whole or not at all: as many whole lines as fit, or one. */

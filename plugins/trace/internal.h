@@ -20,7 +20,7 @@
  *   A write is refused (disk full) or comes back short: what is left stays in `text` and is tried again. A file
  *   that was renamed in the meantime may end within a line; the new one begins with that whole line.
  *   The file is renamed or removed: seen before the next piece is written, and opened by name again. If that
- *   fails the old one is used on.
+ *   fails the old one is used on, and the log says so, because whoever renamed it will delete it.
  *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
  *   `flush`, or less. The line "closed" is missing then.
  *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
@@ -85,10 +85,11 @@ struct file {
     bool regular, socket;
     dev_t device;
     ino_t inode;
+    int astray; /* errno: the name is another file, which cannot be opened. 0: it is this one */
 };
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error);
-/* If the name is another file now: opens that one. True: it did. */
+/* If the name is another file now: opens that one. True: it did. Sets `astray`. */
 bool file_follow(struct file *file);
 /* As write(2), but never waits: -1 and EAGAIN. */
 ssize_t file_write(const struct file *file, const char *bytes, size_t size);

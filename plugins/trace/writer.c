@@ -69,14 +69,28 @@ static void complain(struct trace *trace)
     trace->failing = true;
 }
 
+/* To the file that has the name now. */
+static void follow(struct trace *trace)
+{
+    struct file *file = &trace->file;
+    bool was_astray = file->astray != 0;
+    if (file_follow(file))
+        go_back_to_line(&trace->text);
+    if (file->astray != 0 && !was_astray)
+        errand_log(&trace->errand, 4,
+                   "the trace cannot be opened again: %s; the renamed file is written on: %s",
+                   strerror(file->astray), file->path);
+    else if (file->astray == 0 && was_astray)
+        errand_log(&trace->errand, 4, "the trace is written under its name again: %s", file->path);
+}
+
 /* Writes what is in `text`, as far as that goes now. */
 static bool write_text(struct trace *trace)
 {
     struct text *text = &trace->text;
     if (text->used == text->done)
         return true;
-    if (file_follow(&trace->file))
-        go_back_to_line(text);
+    follow(trace);
     while (text->done < text->used) {
         ssize_t wrote = file_write(&trace->file, text->bytes + text->done, text->used - text->done);
         if (wrote < 0 && errno == EINTR)

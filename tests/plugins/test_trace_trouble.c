@@ -110,12 +110,13 @@ static void test_rotation(void)
     expect_whole(&story, (uint64_t)PIECES * COUNT);
 }
 
-/* The folder goes too: the lines stay with the file. */
+/* The folder goes too: the lines stay with the file, and the log says so, until there is one of that name again. */
 static void test_folder_away(void)
 {
     struct trace trace;
     struct story story = {0};
     char inner[320], moved[320], file[340];
+    logs.value = 0;
     snprintf(inner, sizeof(inner), "%s/inner", folder);
     snprintf(moved, sizeof(moved), "%s/moved", folder);
     snprintf(file, sizeof(file), "%s/t", inner);
@@ -123,10 +124,18 @@ static void test_folder_away(void)
     OPEN(&trace, file, -1, 64);
     CU_ASSERT_EQUAL(rename(inner, moved), 0);
     send_numbers(&trace, 0, 10);
+    CU_ASSERT(test_count_wait_ms(&logs, 1, 10000));
+    CU_ASSERT_EQUAL_FATAL(mkdir(inner, 0700), 0);
+    send_numbers(&trace, 10, 20);
+    CU_ASSERT(test_count_wait_ms(&logs, 2, 10000));
     close_trace(&trace);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 2); /* once each */
     snprintf(file, sizeof(file), "%s/t", moved);
     read_file(&story, file);
-    expect_whole(&story, 10);
+    CU_ASSERT_EQUAL(story.opened, 1);
+    snprintf(file, sizeof(file), "%s/t", inner);
+    read_file(&story, file);
+    expect_whole(&story, 20);
 }
 
 static void limit_files(rlim_t size)
