@@ -8,7 +8,7 @@
 #include <time.h>
 
 /* The wait consists of pieces, so that a process that was stopped meanwhile loses one piece, not the whole wait. */
-enum { PIECES = 10, PIECE_MS = ERRAND_STILL_MS / PIECES };
+enum { PIECES = 10, PIECE_MS = ERRAND_PATIENCE_MS / PIECES };
 
 void errand_init(struct errand *errand, mortise_host *host)
 {
@@ -53,28 +53,19 @@ static void wait_piece(struct errand *errand)
 bool errand_end(struct errand *errand)
 {
     pthread_mutex_lock(&errand->lock);
-    for (int still = 0; !errand->done && still < PIECES;) {
-        uint64_t steps = errand->steps;
+    for (int piece = 0; !errand->done && piece < PIECES; piece++)
         wait_piece(errand);
-        still = errand->steps == steps ? still + 1 : 0;
-    }
     bool done = errand->done;
     if (!done) {
         errand->left = true;
-        errand->host->log(errand->host, 3, "a file does not answer: its writer is left standing");
+        errand->host->log(errand->host, 3,
+                          "a file does not answer in time: its writer is left standing");
         pthread_detach(errand->thread);
     }
     pthread_mutex_unlock(&errand->lock); /* a thread left behind may free it from here on */
     if (done)
         pthread_join(errand->thread, NULL);
     return done;
-}
-
-void errand_step(struct errand *errand)
-{
-    pthread_mutex_lock(&errand->lock);
-    errand->steps++;
-    pthread_mutex_unlock(&errand->lock);
 }
 
 void errand_log(struct errand *errand, int level, const char *format, ...)

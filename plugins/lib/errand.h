@@ -1,5 +1,6 @@
-/* errand.h - the thread of an observer that writes files. A file system may hang for ever, but a close must return (R9). So a
- * close leaves a thread that makes no progress behind, with all that it uses, and returns.
+/* errand.h - the thread of an observer that writes files. A file system may hang for ever, or be so slow that what is left takes
+ * minutes, but a close must return (R9). So a close leaves a thread that is not done in time behind, with all that it uses, and
+ * returns.
  *
  * Such a thread outlives the client: the host table does not exist any more, and errand_log() does nothing. When the thread
  * goes on, it frees what it has. Its code must still be loaded then, so a module with an errand is linked with
@@ -11,8 +12,8 @@
 
 #include <pthread.h>
 
-/* A thread without a step for so long hangs. It is longer than a thread of ours waits for anything but a file system. */
-#define ERRAND_STILL_MS 5000
+/* So long a close waits for the thread, in all. It is longer than a thread of ours waits for anything but a file system. */
+#define ERRAND_PATIENCE_MS 5000
 
 struct errand {
     mortise_host *host;
@@ -20,18 +21,15 @@ struct errand {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* of CLOCK_MONOTONIC */
     bool done, left;
-    uint64_t steps;
 };
 
 void errand_init(struct errand *errand, mortise_host *host);
 void errand_free(struct errand *errand); /* of a thread that was not started, or has ended */
 /* Starts a thread that takes no signals. False: it could not be created. */
 bool errand_start(struct errand *errand, void *(*run)(void *), void *argument);
-/* Waits until the thread is done. False: it hangs and was left behind; the caller must not touch what it uses. */
+/* Waits until the thread is done. False: it hangs, or is slow, and was left behind; the caller must not touch what it uses. */
 bool errand_end(struct errand *errand);
 
-/* The thread itself calls this when it has made progress. */
-void errand_step(struct errand *errand);
 /* As host->log; does nothing after the thread was left behind. */
 void errand_log(struct errand *errand, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

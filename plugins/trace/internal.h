@@ -24,8 +24,8 @@
  *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
  *   `flush`, or less. The line "closed" is missing then.
  *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
- *   it gives up, and the log says so. If the file system keeps it for ERRAND_STILL_MS it is left behind, and the log
- *   says that; should it come back, it writes what it had and frees it.
+ *   it gives up, and the log says so. If the file system keeps it for ERRAND_PATIENCE_MS, in one write or in many, it
+ *   is left behind, and the log says that; it writes what it has, if it can, and frees it.
  *   The process forks: the child has no writer and no client. The descriptor is close-on-exec.
  *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). */
 #ifndef MORTISE_TRACE_INTERNAL_H
@@ -36,7 +36,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define CLOSE_PATIENCE_MS 2000 /* less than ERRAND_STILL_MS */
+#define CLOSE_PATIENCE_MS 2000 /* twice, it is less than ERRAND_PATIENCE_MS */
 #define TEXT_SIZE 65536
 /* A line is never longer: name and owner as escapes of six bytes each, both in hexadecimal too, and the rest. */
 #define LINE_MAX_SIZE (8 * (MORTISE_NAME_MAX + MORTISE_OWNER_MAX) + 1024)

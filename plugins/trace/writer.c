@@ -101,7 +101,6 @@ static bool write_text(struct trace *trace)
             return false;
         }
         text->done += (size_t)wrote;
-        errand_step(&trace->errand);
     }
     if (trace->failing)
         errand_log(&trace->errand, 4, "the trace is written again");

@@ -2,6 +2,9 @@
  * trace that two programs write; and what is refused. */
 #include "trace_test.h"
 
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
 /* Nobody reads: events are dropped, counted, and the count stands where they are missing. */
 static void test_full(void)
 {
@@ -214,6 +217,17 @@ __attribute__((visibility("default"))) int stat(const char *file, struct stat *s
     return fstatat(AT_FDCWD, file, status, 0);
 }
 
+/* While it is slow, it takes 500 ms for each write to that file. */
+static atomic_bool slow;
+
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes, size_t size)
+{
+    struct stat status;
+    if (atomic_load(&slow) && fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+        poll(NULL, 0, 500);
+    return syscall(SYS_write, fd, bytes, size);
+}
+
 static bool is_closed(void *argument)
 {
     struct story *story = argument;
@@ -241,6 +255,26 @@ static void test_disk_hangs(void)
     CU_ASSERT(test_poll(is_closed, &story, TEST_PATIENCE_MS));
     expect_whole(&story, 20);
     CU_ASSERT_FATAL(load());
+}
+
+/* The same if it answers, but slowly: more than is written in the time of a close. */
+static void test_disk_slow(void)
+{
+    enum { COUNT = 30000 };
+    struct trace trace;
+    struct story story;
+    fresh();
+    OPEN(&trace, path, -1, 16384);
+    atomic_store(&slow, true);
+    send_numbers(&trace, 0, COUNT);
+    int64_t before = test_now_ms();
+    close_trace(&trace);
+    CU_ASSERT(test_now_ms() - before < 10000);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 1);
+    trace.host = (mortise_host){.size = sizeof(trace.host)};
+    atomic_store(&slow, false);
+    CU_ASSERT(test_poll(is_closed, &story, TEST_PATIENCE_MS));
+    expect_whole(&story, COUNT);
 }
 
 /* Two write to one file at once: lines are whole. */
@@ -291,6 +325,7 @@ int main(void)
         {"full, and put aside", test_disk_full_and_rotated},
         {"the disk stays full", test_disk_stays_full},
         {"the disk hangs", test_disk_hangs},
+        {"the disk is slow", test_disk_slow},
         {"two write to one file", test_two},
         {"refused", test_refused},
         CU_TEST_INFO_NULL,
