@@ -3,7 +3,7 @@
 # prints what is still held at the end; freeze and thaw stop and continue the server, as if its machine hung.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
-verb=$1 folder=$2
+verb=${1:?VERB} folder=${2:?FOLDER}
 [ ! -f "$folder/server" ] || pid=$(sed -n 's/^PID=//p' "$folder/server")
 case $verb in
 start)

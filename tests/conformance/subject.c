@@ -7,7 +7,8 @@
  *                   unreachable server
  *   hooks=SCRIPT    called as SCRIPT VERB FOLDER. `start` prints NAME=VALUE lines, which replace @NAME@ in WHERE, and
  *                   may exit 77 to skip; `left` prints what is left in the server, nothing if all is well; `end` ends
- *                   the server: if it fails, so does the suite, and FOLDER is kept. "sim": those of the sim driver
+ *                   the server: if it fails, so does the suite, and FOLDER is kept. `left` and `end` are called only after
+ *                   `start`. "sim": those of the sim driver
  *   can=VERBS       further verbs of the script: restart,freeze,lose
  *   stage3=SECTION  a migration that is complete: its register, in that section's backend, admits phase new
  *   processes=no    other processes do not see the locks
@@ -106,6 +107,7 @@ bool subject_hook(const char *verb)
     return run_script(verb, NULL) == 0;
 }
 
+static bool started; /* the hook `start` was called, so the others may be */
 static bool something_left;
 
 static void tell_left(const char *line)
@@ -278,6 +280,7 @@ static int start_server(void)
 {
     if (!subject.hooks || strcmp(subject.hooks, "sim") == 0)
         return 0;
+    started = true;
     int code = run_script("start", replace_line);
     if (code == TEST_SKIP_CODE)
         return test_skip("conformance", "the server cannot be started here");
@@ -345,7 +348,7 @@ bool subject_end(void)
     mortise_close(subject.looker, NULL);
     if (subject.hooks && strcmp(subject.hooks, "sim") == 0) {
         something_left = !sim_hook("left");
-    } else if (subject.hooks) {
+    } else if (started) {
         something_left = run_script("left", tell_left) != 0 || something_left;
         ended = run_script("end", NULL) == 0;
     }
