@@ -82,8 +82,9 @@ static const char *verb_of(const mortise_op *op)
 static void write_out(struct skeleton *skeleton, mortise_op *op)
 {
     uint64_t token = op->kind == MORTISE_OP_ACQUIRE ? op->token_floor : op->token;
+    if (!is_owed(skeleton))
+        skeleton->silent_ns = now(skeleton);
     op->driver_data[0] = (void *)++skeleton->last_number;
-    op->driver_data[1] = (void *)(intptr_t)(now(skeleton) + skeleton->timeout_ns);
     if (op->first_sent_ns == 0) /* R1: set it before the first byte, and not again for a repeat */
         op->first_sent_ns = now(skeleton);
     link_put(skeleton, "%" PRIuPTR " %s ", skeleton->last_number, verb_of(op));
@@ -299,6 +300,16 @@ static void heard_news(struct skeleton *skeleton, char *rest)
         skeleton->host->news(skeleton->host, name, from_hex(hex, name, sizeof(name)));
 }
 
+/* Each line of an answer shows that the server is there; the last one ends it. Ops may be gone: see is_owed(). */
+static void heard_answer(struct skeleton *skeleton, uintptr_t number, const char *word)
+{
+    if (number <= skeleton->answered || number > skeleton->last_number)
+        return; /* nobody has asked */
+    skeleton->silent_ns = now(skeleton);
+    if (strcmp(word, "ITEM") != 0)
+        skeleton->answered = number;
+}
+
 void ask_line(struct skeleton *skeleton, char *line)
 {
     char *rest = line;
@@ -307,6 +318,7 @@ void ask_line(struct skeleton *skeleton, char *line)
     mortise_op *op = number != 0 ? find(skeleton, number) : NULL;
     if (word == NULL)
         return;
+    heard_answer(skeleton, number, word);
     if (number == 0 && strcmp(word, "NEWS") == 0)
         heard_news(skeleton, rest);
     else if (op != NULL && op->kind == MORTISE_OP_LIST && strcmp(word, "ITEM") == 0)

@@ -82,6 +82,7 @@ static void drop(struct skeleton *skeleton)
     skeleton->fd = -1;
     skeleton->in.used = skeleton->out.used = 0;
     skeleton->broken = false;
+    skeleton->answered = skeleton->last_number; /* the next connection owes nothing yet */
     skeleton->attempt++;
 }
 
@@ -214,7 +215,6 @@ static void receive(struct skeleton *skeleton)
 
 void link_turn(struct skeleton *skeleton, short revents)
 {
-    const mortise_op *oldest = skeleton->first;
     if (skeleton->state == LINK_CONNECTING && revents != 0)
         connected(skeleton);
     if (skeleton->state == LINK_UP && (revents & (POLLIN | POLLHUP | POLLERR)) != 0)
@@ -228,7 +228,7 @@ void link_turn(struct skeleton *skeleton, short revents)
         link_fail(skeleton, "no connection in time");
     else if (skeleton->state == LINK_DOWN && (skeleton->first != NULL || skeleton->watched != NULL))
         link_need(skeleton);
-    else if (skeleton->state == LINK_UP && oldest != NULL && oldest == skeleton->first &&
-             now(skeleton) >= op_due(oldest))
+    else if (skeleton->state == LINK_UP && is_owed(skeleton) &&
+             now(skeleton) >= answer_due(skeleton))
         link_fail(skeleton, "no answer in time");
 }

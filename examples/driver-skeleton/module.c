@@ -85,8 +85,8 @@ static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
     bool waiting = skeleton->first != NULL || skeleton->watched != NULL;
     if (skeleton->broken)
         *due_ns = 0; /* at once */
-    else if (skeleton->state == LINK_UP && skeleton->first != NULL)
-        *due_ns = op_due(skeleton->first);
+    else if (skeleton->state == LINK_UP && is_owed(skeleton))
+        *due_ns = answer_due(skeleton);
     else if (skeleton->state != LINK_UP && (skeleton->state != LINK_DOWN || waiting))
         *due_ns = skeleton->due_ns;
     if (skeleton->fd < 0 || capacity == 0)

@@ -51,7 +51,9 @@ struct skeleton {
     struct buffer in, out;
 
     mortise_op *first, *last; /* ops without an answer, in the order of their requests */
-    uintptr_t last_number;
+    uintptr_t last_number;    /* of the requests that were sent */
+    uintptr_t answered;       /* of the latest request that was answered; answers come in order */
+    int64_t silent_ns;        /* while answers are owed: since when nothing of them has come */
     struct watched *watched;
 };
 
@@ -60,9 +62,16 @@ static inline uintptr_t op_number(const mortise_op *op) /* 0: not sent yet */
 {
     return (uintptr_t)op->driver_data[0];
 }
-static inline int64_t op_due(const mortise_op *op)
+
+/* The server has not answered all requests. Those whose ops were canceled count too: with a short ttl no op lives long enough
+ * to tell that the connection is silent. */
+static inline bool is_owed(const struct skeleton *skeleton)
 {
-    return (int64_t)(intptr_t)op->driver_data[1];
+    return skeleton->answered != skeleton->last_number;
+}
+static inline int64_t answer_due(const struct skeleton *skeleton)
+{
+    return skeleton->silent_ns + skeleton->timeout_ns;
 }
 
 /* ---- link.c: the connection ---- */

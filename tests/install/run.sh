@@ -145,13 +145,16 @@ skeleton=$work/source/mydriver suite=$prefix/bin/mortise-conformance
 rude() {
     kind=$1
     shift
-    python3 "$here/rude.py" "$kind" "$prefix/bin/mortise" -C 'skeleton://127.0.0.1:{port}?unreachable_timeout=1s&close_timeout=100ms' "$@" >"$log" 2>&1
+    python3 "$here/rude.py" "$kind" "$prefix/bin/mortise" \
+        -C 'skeleton://127.0.0.1:{port}?timeout=800ms&unreachable_timeout=1s&close_timeout=100ms' "$@" >"$log" 2>&1
 }
 ! rude words run nightly -- true || fail "the skeleton takes any word for a yes"
 grep -q -F 'the server says "\x1b[31mNOxxx' "$log" || fail "the skeleton does not say what the server said, or raw"
 ! grep -q "$(printf '\033')" "$log" && ! grep -q '.\{1200\}' "$log" || fail "the server's words are in a message as they are"
 ! rude flood run -n nightly -- true || fail "the skeleton takes a flood for a yes"
 grep -q 'a line without an end' "$log" || fail "the skeleton does not see that a line never ends"
+# Renewals are given up before an answer is late (a sixth of the ttl, 800 ms); the connection is given up nevertheless.
+rude mute run --ttl=3s nightly -- sleep 4 || fail "the skeleton keeps a connection that is silent until its lease is lost"
 # That proves something: a skeleton that gives tokens which do not grow must fail it.
 sed -i 's/last_token = max(last_token + 1, floor)/last_token = max(last_token - 1, floor)/' "$skeleton/server.py"
 ! "$suite" "$skeleton/skeleton.conf" "hooks=$skeleton/hooks.sh" only=token >"$log" 2>&1 ||
