@@ -121,7 +121,9 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
                      const char *problem)
 {
     struct skeleton *skeleton = ctx;
-    if (skeleton->state != LINK_RESOLVING || (uintptr_t)argument != skeleton->attempt)
+    (void)argument;
+    skeleton->looks_up = false;
+    if (skeleton->state != LINK_RESOLVING)
         return; /* too late */
     for (const struct addrinfo *each = addresses; each != NULL && skeleton->fd < 0;
          each = each->ai_next)
@@ -138,8 +140,11 @@ void link_need(struct skeleton *skeleton)
         return;
     skeleton->state = LINK_RESOLVING;
     skeleton->due_ns = now(skeleton) + skeleton->timeout_ns;
-    if (!skeleton->host->resolve(skeleton->host, skeleton->node, skeleton->port, resolved,
-                                 (void *)skeleton->attempt))
+    if (skeleton->looks_up)
+        return; /* each takes a thread, and the answer of the one that is under way will do */
+    skeleton->looks_up =
+        skeleton->host->resolve(skeleton->host, skeleton->node, skeleton->port, resolved, NULL);
+    if (!skeleton->looks_up)
         link_fail(skeleton, "out of memory or threads");
 }
 

@@ -45,9 +45,10 @@ struct skeleton {
     enum link_state state;
     int fd;
     bool broken; /* out of memory while writing: give the connection up when it is safe */
+    bool looks_up; /* a look-up is under way, perhaps since an attempt that has failed meanwhile */
     int64_t
         due_ns; /* DOWN: when the next attempt may start; RESOLVING, CONNECTING: when the attempt has failed */
-    uintptr_t attempt; /* counts the attempts, so that a late look-up is recognised */
+    uintptr_t attempt; /* counts the attempts: the server ends the connections of earlier ones */
     struct buffer in, out;
 
     mortise_op *first, *last; /* ops without an answer, in the order of their requests */

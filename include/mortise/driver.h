@@ -245,8 +245,9 @@ struct mortise_host {
                                  mortise_below **below, mortise_error *error);
 
     /* Looks up a host name or numeric address, and a port number (stream sockets), on a thread of the core, because
-     * a resolver may block for minutes. `resolved` is called once, unless the module is closed first. False: out of
-     * memory or threads; `resolved` will not be called. */
+     * a resolver may block for minutes. `resolved` is called once, in a later call of the pump, unless the module is closed
+     * first. False: out of memory or threads; `resolved` will not be called. Each look-up has a thread of its own until the
+     * resolver answers, and nothing bounds their number: do not start another one of a name while one is under way. */
     bool (*resolve)(mortise_host *host, const char *node, const char *port,
                     mortise_resolved resolved, void *argument);
     /* Reports that the state of the claim on `name` (as in op->name) may have changed: it may be lost, in danger, or

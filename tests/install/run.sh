@@ -155,6 +155,14 @@ grep -q -F 'the server says "\x1b[31mNOxxx' "$log" || fail "the skeleton does no
 grep -q 'a line without an end' "$log" || fail "the skeleton does not see that a line never ends"
 # Renewals are given up before an answer is late (a sixth of the ttl, 800 ms); the connection is given up nevertheless.
 rude mute run --ttl=3s nightly -- sleep 4 || fail "the skeleton keeps a connection that is silent until its lease is lost"
+# A resolver that does not answer has one thread, however often the skeleton tries.
+"$compiler" -shared -fPIC -o "$work/slow_names.so" "$here/slow_names.c" >"$log" 2>&1 || fail "slow_names.c does not build"
+! (
+    cd -- "$work" # there may be no space in LD_PRELOAD
+    LD_PRELOAD=./slow_names.so MORTISE_LOOK_UPS=look_ups exec "$prefix/bin/mortise" \
+        -C 'skeleton://names.test:1?timeout=50ms&unreachable_timeout=1s&close_timeout=100ms' run nightly -- true
+) >"$log" 2>&1 || fail "the skeleton has found a name that nobody knows"
+[ "$(cat "$work/look_ups")" = x ] || fail "the skeleton asks a silent resolver again and again, in a thread each: $(cat "$work/look_ups")"
 # That proves something: a skeleton that gives tokens which do not grow must fail it.
 sed -i 's/last_token = max(last_token + 1, floor)/last_token = max(last_token - 1, floor)/' "$skeleton/server.py"
 ! "$suite" "$skeleton/skeleton.conf" "hooks=$skeleton/hooks.sh" only=token >"$log" 2>&1 ||
