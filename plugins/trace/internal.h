@@ -27,7 +27,8 @@
  *   it gives up, and the log says so. If the file system keeps it for ERRAND_PATIENCE_MS, in one write or in many, it
  *   is left behind, and the log says that; it writes what it has, if it can, and frees it.
  *   The process forks: the child has no writer and no client. The descriptor is close-on-exec.
- *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). */
+ *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). But after a write
+ *   that came back short, another one's lines may stand within the broken line. */
 #ifndef MORTISE_TRACE_INTERNAL_H
 #define MORTISE_TRACE_INTERNAL_H
 
