@@ -46,6 +46,12 @@ static int open_file(const char *path, int flags)
     return -1;
 }
 
+static bool exists(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0;
+}
+
 /* -1: it is another's, or cannot be had (errno). */
 static int try_slot(const struct place *place, int slot)
 {
@@ -54,7 +60,9 @@ static int try_slot(const struct place *place, int slot)
     int fd = open_file(path, O_RDWR | O_CREAT);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
-    int cause = fd < 0 && errno == EACCES ? EWOULDBLOCK : errno; /* another user's */
+    int cause = errno;
+    if (fd < 0 && cause == EACCES && exists(path))
+        cause = EWOULDBLOCK; /* another user's */
     if (fd >= 0)
         close(fd);
     errno = cause;
@@ -63,7 +71,7 @@ static int try_slot(const struct place *place, int slot)
 
 bool place_take(struct place *place)
 {
-    if (access(place->folder, W_OK | X_OK) != 0)
+    if (faccessat(AT_FDCWD, place->folder, W_OK | X_OK, AT_EACCESS) != 0)
         return false;
     for (int slot = 0; slot < place->slots; slot++) {
         place->lock = try_slot(place, slot);

@@ -31,6 +31,7 @@ static void *library;
 static const mortise_module *module;
 static char folder[256], path[300];
 static struct test_count logs = TEST_COUNT_INIT;
+static char said[512]; /* the last line of the log */
 static mortise_value values[VALUES];
 static mortise_host host;
 static void *ctx;
@@ -40,7 +41,11 @@ static void host_log(mortise_host *from, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void host_log(mortise_host *from, int level, const char *format, ...)
 {
-    (void)from, (void)level, (void)format;
+    va_list arguments;
+    (void)from, (void)level;
+    va_start(arguments, format);
+    vsnprintf(said, sizeof(said), format, arguments);
+    va_end(arguments);
     test_count_add(&logs, 1);
 }
 
@@ -346,6 +351,35 @@ static void test_no_file(void)
     free(text);
 }
 
+/* As a user who is not root. */
+static void expect_said(const char *wanted)
+{
+    int before = test_count_get(&logs);
+    CU_ASSERT_EQUAL_FATAL(seteuid(4711), 0);
+    begin();
+    CU_ASSERT(test_count_wait(&logs, before + 1));
+    module->close(ctx);
+    CU_ASSERT_EQUAL(seteuid(0), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(said, wanted));
+}
+
+/* The log tells a folder that is not permitted from slots that others have. */
+static void test_not_permitted(void)
+{
+    char lock_path[300];
+    if (geteuid() != 0)
+        return; /* only root can become another user, and come back */
+    expect_said("cannot be written to: Permission denied");
+    for (int slot = 0; slot < 4; slot++) {
+        snprintf(lock_path, sizeof(lock_path), "%s/.%.*s%d.lock", folder, (int)strlen(STEM) - 1,
+                 STEM, slot);
+        CU_ASSERT(test_file_write(lock_path, ""));
+    }
+    CU_ASSERT_EQUAL(chmod(folder, 0777), 0);
+    expect_said("all 4 slots");
+    CU_ASSERT_EQUAL(chmod(folder, 0700), 0);
+}
+
 /* The slot's lock can be had: its owner is gone. */
 static bool slot_is_free(void *lock_path)
 {
@@ -403,6 +437,7 @@ int main(void)
         {"more than there are seats", test_crowd},
         {"a foreign file", test_foreign_file},
         {"what is no file", test_no_file},
+        {"a folder that is not permitted", test_not_permitted},
         {"a folder that hangs", test_hangs},
         {"what an event costs", test_cost},
         CU_TEST_INFO_NULL,
