@@ -72,11 +72,13 @@ static size_t utf8_length(const unsigned char *at, size_t left)
 }
 
 /* Characters that reorder or break the line in which they are shown: marks, embeddings, overrides and isolates of
- * direction, the separators of lines and paragraphs. A name could hide behind them in a terminal. */
-static bool is_reordering(const unsigned char *at, size_t length)
+ * direction, the separators of lines and paragraphs; and the C1 controls, which some terminals obey. A name could hide
+ * behind them. */
+static bool is_misleading(const unsigned char *at, size_t length)
 {
     if (length == 2)
-        return at[0] == 0xd8 && at[1] == 0x9c; /* U+061C */
+        return (at[0] == 0xc2 && at[1] < 0xa0) || /* U+0080 to U+009F */
+               (at[0] == 0xd8 && at[1] == 0x9c);  /* U+061C */
     if (length != 3 || at[0] != 0xe2)
         return false;
     return (at[1] == 0x80 &&
@@ -92,7 +94,7 @@ static void put_character(struct text *text, const unsigned char *at, size_t len
         put(text, (const char[]){'\\', (char)at[0]}, 2);
     else if (at[0] < 0x20 || at[0] == 0x7f)
         put(text, (const char[]){'\\', 'u', '0', '0', digits[at[0] >> 4], digits[at[0] & 15]}, 6);
-    else if (is_reordering(at, length))
+    else if (is_misleading(at, length))
         put_format(text, "\\u%04x",
                    length == 2 ? (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu)
                                : (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu));

@@ -31,7 +31,8 @@ static void test_lines(void)
                            .deadline_ns = 6000};
     memset(&event.grant, 0xab, sizeof(event.grant));
     module->observe(trace.ctx, &event);
-    const char hostile[] = "\xe2\x80\xae</script>\xe2\x80\xa8\xd8\x9c\xe2\x81\xa9'\r\xe2\x80\x93";
+    const char hostile[] = "\xe2\x80\xae</script>\xe2\x80\xa8\xd8\x9c\xe2\x81\xa9'\r\xe2\x80\x93"
+                           "\xc2\x80\xc2\x9b\xc2\xa0";
     event = (mortise_event){.size = sizeof(event),
                             .kind = MORTISE_EVENT_QUEUED,
                             .at_ns = 5000,
@@ -68,10 +69,9 @@ static void test_lines(void)
                       "\"78ffeda080c0af\",\"caller\":9,\"lease\":7,\"grant\":"
                       "\"abababababababababababababababab\",\"token\":18446744073709551615,"
                       "\"deadline_ns\":6000}");
-    expect_line(
-        text,
-        "{\"event\":\"queued\",\"at_ns\":5000,\"client\":\"" CLIENT_ID
-        "\",\"name\":\"\\u202e</script>\\u2028\\u061c\\u2069'\\u000d\xe2\x80\x93\",\"caller\":11}");
+    expect_line(text, "{\"event\":\"queued\",\"at_ns\":5000,\"client\":\"" CLIENT_ID
+                      "\",\"name\":\"\\u202e</script>\\u2028\\u061c\\u2069'\\u000d\xe2\x80\x93"
+                      "\\u0080\\u009b\xc2\xa0\",\"caller\":11}");
     expect_line(text,
                 "{\"event\":\"failed\",\"at_ns\":5001,\"client\":\"" CLIENT_ID
                 "\",\"name\":\"n\",\"mode\":\"shared\",\"caller\":10,\"status\":\"TIMEDOUT\"}");
