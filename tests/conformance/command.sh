@@ -1,6 +1,6 @@
 #!/bin/sh
 # command.sh PROGRAM TAKER - mortise-conformance as a command. The hooks of an author are called only if there is a directory for
-# them: one whose `end` does rm -rf "$2/data" must never get an empty one.
+# them: one whose `end` does rm -rf "$2/data" must never get an empty one. And what a URL may contain is what a file may.
 set -eu
 program=$1 taker=$2
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-conformance.XXXXXX")
@@ -34,3 +34,5 @@ run 64 sqlite:@DIR@/locks.db "hooks=$folder/hooks.sh" nonsense=1
 run 77 sqlite:@DIR@/locks.db "hooks=$folder/hooks.sh"
 [ "$(sed 's: /.*/mortise-test-.*: DIR:' "$folder/called")" = "$(printf 'start DIR\nleft DIR\nend DIR')" ] ||
     fail "the hooks were called so: $(cat "$folder/called")"
+
+run 0 'sqlite:@DIR@/locks.db?busy_timeout=@TIMEOUT@' 'only=the stack'

@@ -148,8 +148,13 @@ static void replace_line(const char *line)
     }
 }
 
+static char *patient(char *in, bool hurried)
+{
+    return replaced(in, "TIMEOUT", hurried ? "1s" : "20s");
+}
+
 /* "ttl = 1s\nwait = 2s" as "ttl=1s&wait=2s" behind a URL. */
-static char *url_with(const char *settings)
+static char *url_with(const char *settings, bool hurried)
 {
     char *url, *to;
     if (asprintf(&url, "%s%c%s", text, strchr(text, '?') ? '&' : '?', settings) < 0)
@@ -159,7 +164,7 @@ static char *url_with(const char *settings)
         if (*from != ' ')
             *to++ = *from == '\n' ? '&' : *from;
     *to = '\0';
-    return url;
+    return patient(url, hurried);
 }
 
 /* The template with the settings at the head of its [mortise] section, as a file. */
@@ -173,7 +178,7 @@ static char *file_with(const char *settings, bool hurried)
     if (asprintf(&path, "%s/mortise%d.conf", subject.folder, count++) < 0 ||
         asprintf(&whole, "%.*s%s\n%s", (int)(place - text), text, settings, place) < 0)
         return NULL;
-    whole = replaced(whole, "TIMEOUT", hurried ? "1s" : "20s");
+    whole = patient(whole, hurried);
     bool written = whole && test_file_write(path, whole);
     free(whole);
     return written ? path : NULL;
@@ -190,7 +195,7 @@ static char *make_where(const char *settings)
                  strstr(settings, "close_timeout") ? "" : "close_timeout = 60s",
                  settings[0] ? "\n" : "", settings + hurried) < 0)
         return NULL;
-    where = is_url ? url_with(whole) : file_with(whole, hurried);
+    where = is_url ? url_with(whole, hurried) : file_with(whole, hurried);
     free(whole);
     return where;
 }
