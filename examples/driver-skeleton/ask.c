@@ -3,6 +3,7 @@
  * protocol. Knows no sockets. */
 #include "skeleton.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,12 +175,16 @@ void ask_unwatch(struct skeleton *skeleton, const char *name, size_t name_len)
 
 /* ---- answers ---- */
 
+/* Ends at the first pair that is none: a server may send half of one, and what is behind it is not ours. */
 static size_t from_hex(const char *hex, char *to, size_t size)
 {
     size_t length = 0;
     unsigned byte;
-    while (length < size && sscanf(hex + 2 * length, "%2x", &byte) == 1)
+    for (; length < size && isxdigit((unsigned char)hex[0]) && isxdigit((unsigned char)hex[1]);
+         hex += 2) {
+        sscanf(hex, "%2x", &byte);
         to[length++] = (char)byte;
+    }
     return length;
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""rude.py words|flood|mute COMMAND… - runs the command with {port} in its arguments replaced by the port of a lock server that
-breaks the protocol of the skeleton's server: it answers with unknown words (with bytes that no terminal should get), or
-with a line that never ends, or not at all from the first renewal on, until there is another connection. Exits with the
-command's code."""
+"""rude.py words|flood|mute|odd COMMAND… - runs the command with {port} in its arguments replaced by the port of a lock server
+that breaks the protocol of the skeleton's server: it answers with unknown words (with bytes that no terminal should get),
+or with a line that never ends, or not at all from the first renewal on, until there is another connection, or with half
+of a hexadecimal number. Exits with the command's code."""
 import socket
 import subprocess
 import sys
@@ -30,6 +30,13 @@ def mute(link, silent=[]):
             link.sendall(number + b" OK 1\n")
 
 
+def odd(link):
+    for line in link.makefile("rb"):
+        number, verb = line.split()[:2]
+        if verb == b"INSPECT":
+            link.sendall(number + b" OK 61 1 0 60000 6\n" + b"41" * 40 + b" OK\n")
+
+
 def serve(listener, how):
     while True:
         link = listener.accept()[0]
@@ -40,7 +47,7 @@ def serve(listener, how):
 
 
 listener = socket.create_server(("127.0.0.1", 0))
-how = {"words": answer, "flood": flood, "mute": mute}[sys.argv[1]]
+how = {"words": answer, "flood": flood, "mute": mute, "odd": odd}[sys.argv[1]]
 threading.Thread(target=serve, args=(listener, how), daemon=True).start()
 port = str(listener.getsockname()[1])
 sys.exit(subprocess.run([word.replace("{port}", port) for word in sys.argv[2:]]).returncode)

@@ -153,6 +153,8 @@ grep -q -F 'the server says "\x1b[31mNOxxx' "$log" || fail "the skeleton does no
 ! grep -q "$(printf '\033')" "$log" && ! grep -q '.\{1200\}' "$log" || fail "the server's words are in a message as they are"
 ! rude flood run -n nightly -- true || fail "the skeleton takes a flood for a yes"
 grep -q 'a line without an end' "$log" || fail "the skeleton does not see that a line never ends"
+rude odd status nightly && grep -q '^nightly.*held' "$log" || fail "the skeleton does not understand a holder with a wrong note"
+! grep -q AAAA "$log" || fail "the skeleton reads on behind half of a hexadecimal number"
 # Renewals are given up before an answer is late (a sixth of the ttl, 800 ms); the connection is given up nevertheless.
 rude mute run --ttl=3s nightly -- sleep 4 || fail "the skeleton keeps a connection that is silent until its lease is lost"
 # A resolver that does not answer has one thread, however often the skeleton tries.
