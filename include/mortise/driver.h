@@ -14,8 +14,9 @@
  * OPS. Every request to a driver is a mortise_op. From `start` until its completion the op belongs to the driver,
  * which may use `driver_data`, `next` and `previous`. The driver completes it exactly once, with host->complete or
  * host->fail, at any time, in any of the serialised calls, `start` included. Completion only queues the op: the
- * issuer's `done` runs after the module call has returned, so a module is never re-entered. After completion the
- * driver must not touch the op.
+ * issuer's `done` runs after the module call has returned, so no completion re-enters a module. After completion the
+ * driver must not touch the op. (A plugin can re-enter the module below from its functions `news` and `waiting`, and must
+ * not: see there.)
  *
  * TIMES are int64_t nanoseconds of CLOCK_BOOTTIME from host->now() (`_ns`), or durations in milliseconds (`_ms`).
  * A driver uses no other clock for anything that decides a deadline.
@@ -131,9 +132,10 @@ enum {
                                * requests only. A driver that keeps all it needs in the server can ignore the flag */
     MORTISE_OP_NEXT = 1u << 5, /* ACQUIRE: this client holds the name, exclusively, and this is its next caller. A driver may
                                * keep the op for a few milliseconds, to send it together with the RELEASE */
-    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: for a queue whose last answer was BUSY. A driver that is not told
-                               * when a name becomes free may keep the op until its next look is due. It must not keep
-                               * an op without the flag, whose caller has asked for nothing yet */
+    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: for a queue that has been answered BUSY since it last got the name; a repeat may
+                               * have it too. A driver that is not told when a name becomes free may keep the op until its
+                               * next look is due. It must not keep an op without the flag, whose caller has asked for
+                               * nothing yet */
 };
 
 typedef struct mortise_op mortise_op;
@@ -219,15 +221,18 @@ struct mortise_host {
     /* Reports that the watched `name` (as in op->name) was released or may be free. The core starts the acquire of
      * its first waiter again. Spurious news does no harm; missing news costs the waiters a ttl. */
     void (*news)(mortise_host *host, const char *name, size_t name_len);
-    /* The same for all watched names, for example after a reconnection. */
+    /* The same for all watched names, for example after a reconnection. From a module below a plugin it goes to the core
+     * alone, and not to the plugin's `news`. */
     void (*news_all)(mortise_host *host);
-    /* Calls run(ctx of the module, argument) soon, in the pump. Any thread, including threads of a client library. */
+    /* Calls run(ctx of the module, argument) soon, in the pump. Any thread, including threads of a client library. If there is
+     * no memory for it, the call is lost, and only the log says so: what must not be missed is looked for in `turn` too, by
+     * an instant that `interest` names. */
     void (*post)(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument);
     /* Call it before you close a descriptor that `interest` has named. */
     void (*closing)(mortise_host *host, int fd);
     /* Logs one line (to stderr, or nowhere: `log` in the config). Any thread. It never waits for the reader of
      * stderr: a thread of the library writes the lines. If its buffer is full, lines are dropped and counted. Levels
-     * are those of syslog: 3 error, 4 warning, 6 info, 7 debug. Never log secrets. */
+     * are those of syslog: 3 error, 4 warning, 6 info. What is above 6 (debug) is written nowhere. Never log secrets. */
     void (*log)(mortise_host *host, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
     /* Fills `bytes` with size random bytes. */
@@ -412,9 +417,9 @@ typedef struct mortise_module {
      * CANCELED or INDETERMINATE (see R5 above), or OK if it has just succeeded. */
     void (*cancel)(void *ctx, mortise_op *op);
     /* Reports which descriptors to poll, and by when to call `turn` at the latest. Fills at most `capacity` entries
-     * (fd, events) and returns their number. *due_ns is MORTISE_NEVER at the call; lower it if needed. The core calls
-     * it after every other call, with a lock of the core held: it must be quick, change nothing, and take no lock
-     * under which host->post may be called. */
+     * (fd, events), each descriptor once, with all its events, and returns their number. *due_ns is MORTISE_NEVER at the
+     * call; lower it if needed. The core calls it after every other call, with a lock of the core held: it must be quick,
+     * change nothing, and take no lock under which host->post may be called. */
     size_t (*interest)(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns);
     /* Some descriptors are ready (revents is set), or n is 0 and due_ns has come, or neither. */
     void (*turn)(void *ctx, const struct pollfd *ready, size_t n);
@@ -426,10 +431,14 @@ typedef struct mortise_module {
     uint32_t (*capabilities_of)(void *ctx);
     /* A caller begins (ends) to wait for `name`: between the two, call host->news when the name is released. Once the
      * watch is in force, call host->news once, because a release before that would be missed; not needed if the
-     * registration was part of an acquire that returned BUSY. Calls are balanced, one watch per name at a time. */
+     * registration was part of an acquire that returned BUSY. Calls are balanced, one watch per name at a time. But such a
+     * BUSY need not be followed by a watch, nor by an unwatch, if its caller has left meanwhile: what it has registered must end
+     * by itself. */
     void (*watch)(void *ctx, const char *name, size_t name_len);
     void (*unwatch)(void *ctx, const char *name, size_t name_len);
-    /* Plugins: a module below has news. */
+    /* Plugins: a module below has news of this name. Called inside a call of that module, as `waiting` is: start and cancel
+     * nothing below, and call none of its other functions, but remember what is to be done, and lower *due_ns in `interest`,
+     * so that `turn` does it. host->news, host->complete and host->waiting may be called. */
     void (*news)(void *ctx, const char *name, size_t name_len);
     /* Gets every event of the client, in order. Called on any thread, one call at a time, with locks of the core
      * held: return within a microsecond, do not block, and call no function of the core but host->now. */
@@ -444,11 +453,13 @@ typedef struct mortise_module {
      * canceled. A plugin that holds nothing passes it on to the module below, if that has this function. */
     void (*leave)(void *ctx, mortise_op *op);
     /* Plugins: a module below has called host->waiting for an op that is not the core's. If this plugin made it (op->done says so),
-     * the plugin calls host->waiting for its own op that depends on it, if there is one; else it calls that for the same op. */
+     * the plugin calls host->waiting for its own op that depends on it, if there is one; else it calls that for the same op. Called
+     * inside a call of that module: see `news`. */
     void (*waiting)(void *ctx, mortise_op *op);
 } mortise_module;
 
-/* The first fields of a module's table: `.kind` and the others follow. */
+/* The first fields of a module's table: `.kind` and the others follow. A module in C++ needs C++20, which has designated
+ * initialisers; the fields then stand in the order of the struct. */
 #define MORTISE_MODULE_HEAD                                                                         \
     .magic = MORTISE_MODULE_MAGIC, .abi = MORTISE_MODULE_ABI, .module_size = sizeof(mortise_module),    \
     .op_size = sizeof(mortise_op), .option_size = sizeof(mortise_option),                              \
