@@ -67,10 +67,11 @@ function(mortise_test NAME)
         list(APPEND labels ${sanitizer})
     endforeach()
     # The plain stage of .ci/run leaves these out: the same program with the same assertions runs under AddressSanitizer in the
-    # same run. Not so what does less there: it measures memory, unloads modules, or has fewer rounds or smaller crowds.
+    # same run. Not so what does less there: it measures memory, unloads modules, hides /proc, has fewer rounds or smaller crowds.
     if("address" IN_LIST labels AND NOT arg_TIER STREQUAL "nightly"
-       AND arg_LABEL MATCHES "^(unit|redis|redlock|zookeeper|etcd|faults|hostile|witness)$"
-       AND NOT NAME MATCHES "^(unit\\.(sim|hostile_texts|threads|loader)|redis\\.lost|fuzz\\..*|witness\\.bad_input)$")
+       AND arg_LABEL MATCHES "^(unit|redis|redlock|zookeeper|etcd|faults|hostile|witness|command|example)$"
+       AND NOT NAME MATCHES "^(unit\\.(sim|hostile_texts|threads|loader)|fuzz\\..*)$"
+       AND NOT NAME MATCHES "^(redis\\.lost|witness\\.bad_input|command\\.run_group)$")
         list(APPEND labels sanitized)
     endif()
     foreach(label IN LISTS labels)

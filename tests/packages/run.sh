@@ -80,12 +80,15 @@ dpkg-deb -e "$work/debs/$library"_*.deb "$work/abi/in"
 
 # What the packages use must be declared, which a machine that has it all does not show: each names the library by its very
 # version, and the package of each library that a file of it is linked with, as dpkg knows it.
-package_of() { # SONAME; /lib may be another name of /usr/lib
-    file=$(ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }')
-    for known in "$file" "/usr$file" "${file#/usr}" "$(readlink -f "$file")"; do
-        dpkg -S "$known" 2>/dev/null | head -n 1 | cut -d : -f 1 | grep . && return
-    done
-    echo "of-$1-which-dpkg-does-not-know"
+mkdir "$work/package-of"
+package_of() { # SONAME; /lib may be another name of /usr/lib. dpkg reads the lists of all packages each time: it is asked once
+    if [ ! -f "$work/package-of/$1" ]; then
+        file=$(ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }')
+        for known in "$file" "/usr$file" "${file#/usr}" "$(readlink -f "$file")"; do
+            dpkg -S "$known" 2>/dev/null | head -n 1 | cut -d : -f 1 | grep . && break
+        done >"$work/package-of/$1" || echo "of-$1-which-dpkg-does-not-know" >"$work/package-of/$1"
+    fi
+    cat "$work/package-of/$1"
 }
 triplet=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
 for deb in "$work"/debs/*.deb; do
