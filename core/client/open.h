@@ -9,7 +9,7 @@ struct client;
 enum open_witness {
     WITNESS_OF_CONFIG,
     WITNESS_GIVEN, /* at the other end of `socket` */
-    WITNESS_NONE   /* the client works for dead processes, or for an operator: no witness, no observers, no `require` */
+    WITNESS_NONE /* the client works for dead processes, or for an operator: no witness, no observers, no `require` */
 };
 
 struct open_how {

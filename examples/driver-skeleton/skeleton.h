@@ -44,7 +44,7 @@ struct skeleton {
 
     enum link_state state;
     int fd;
-    bool broken; /* out of memory while writing: give the connection up when it is safe */
+    bool broken;   /* out of memory while writing: give the connection up when it is safe */
     bool looks_up; /* a look-up is under way, perhaps since an attempt that has failed meanwhile */
     int64_t
         due_ns; /* DOWN: when the next attempt may start; RESOLVING, CONNECTING: when the attempt has failed */
