@@ -118,7 +118,7 @@ struct keeper_witness {
 /* Takes in what the client says. Never blocks. */
 void keeper_witness_read(struct keeper_witness *witness);
 /* No process of the command is left, and the wrapper has ended, or is ending: waits for that, and releases what it held.
- * Blocks until the backend has answered, or the ttl is over; TERM, INT or HUP, also one that came before, limits that to two
+ * Blocks until the backend has answered, or the ttl is over; TERM (also one that came before), INT or HUP limits that to two
  * seconds. So that nobody who reads stdout, say, waits for it, it lets go of all inherited descriptors that are no files. Then
  * the caller can only end. */
 void keeper_witness_release(struct keeper_witness *witness);

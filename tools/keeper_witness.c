@@ -106,12 +106,13 @@ static void wait_for_death(const struct keeper_witness *witness)
 
 /* ---- Nobody waits for the keeper --------------------------------------------------------------- */
 
-/* Nobody waits for the end of a file, and the configuration may be read from one that was passed (/dev/stdin). */
+/* Nobody waits for the end of a file, and the configuration may be read from one that was passed (/dev/stdin), or below a folder
+ * that was. */
 static bool is_file(int fd)
 {
     struct stat about;
 
-    return fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+    return fstat(fd, &about) == 0 && (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode));
 }
 
 static bool is_needed(const struct keeper_witness *witness, int fd)
@@ -151,12 +152,26 @@ static void on_signal(int number)
     signalled = 1;
 }
 
-/* From here on they bound what is left, as in the wrapper. systemd sends TERM only once, perhaps long before. */
+/* Those that came while the command was running were for somebody else. */
+static void forget_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGHUP, SIGALRM};
+    const struct timespec at_once = {0};
+    sigset_t set;
+
+    sigemptyset(&set);
+    signal_set_add(&set, numbers, sizeof numbers / sizeof numbers[0]);
+    while (sigtimedwait(&set, NULL, &at_once) > 0)
+        continue;
+}
+
+/* From here on they bound what is left, as in the wrapper. A TERM that came before counts: systemd sends it only once. */
 static void take_signals(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM};
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
+    forget_signals();
     sigemptyset(&action.sa_mask);
     signal(SIGALRM, SIG_DFL); /* it may have been ignored */
     signal_set_add(&action.sa_mask, numbers, sizeof numbers / sizeof numbers[0]);
