@@ -220,6 +220,8 @@ static void count_each(struct driver *driver)
         if (wanted(claim) <= (uint64_t)driver->raised_base)
             count_with(driver, claim, (int64_t)wanted(claim));
     }
+    if (driver->base_state != BASE_KNOWN)
+        driver->base = driver->raised_base;
 }
 
 static void raise_read(struct driver *driver, struct request *request)

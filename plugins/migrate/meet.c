@@ -30,7 +30,8 @@ static void answered(struct ask *ask)
     if (migrate->meets_count > 3)
         snprintf(migrate->meets + used, sizeof(migrate->meets) - used, " and %zu more",
                  migrate->meets_count - 3);
-    migrate->meets_until_ns = now_of(migrate) + KNOWN_NS;
+    if (ask->op.status == MORTISE_OK) /* else it may be only a part */
+        migrate->meets_until_ns = now_of(migrate) + KNOWN_NS;
     migrate->met(migrate);
 }
 

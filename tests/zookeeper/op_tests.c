@@ -62,7 +62,7 @@ static int base_writes(void)
     return rc == ZOK ? stat.version + 1 : 0;
 }
 
-/* Many at once that each need a larger base, as in phase both of a migration: each gets its floor for a token, and they do not
+/* Many at once that each need a larger base, as in phase both of a migration: each gets its floor at least, and they do not
  * write the base one after the other. Readers of one name still get larger tokens in the order of their places. */
 #define MANY 200
 #define TOGETHER 4
@@ -85,7 +85,8 @@ static void test_many_floors(void)
     }
     for (int i = 0; i < MANY; i++) {
         CU_ASSERT_EQUAL(rig_finish(&one, NULL, &ops[i]), MORTISE_OK);
-        CU_ASSERT_EQUAL(ops[i].token, high + 10000 * (uint64_t)(i + 1));
+        /* more if the client had to connect again: then it reads what it has written for all */
+        CU_ASSERT_TRUE(ops[i].token >= high + 10000 * (uint64_t)(i + 1));
     }
     CU_ASSERT(base_writes() - before < MANY / 4);
     uint64_t last = 0;
