@@ -189,10 +189,11 @@ static void tell_lost_locked(struct claim *claim)
     claim_extend_over_locked(claim, MORTISE_LOST);
 }
 
-/* gone: the backend said so. Else it may keep the claim beyond the deadline, so it is told: if a renewal that was sent may have
- * moved the claim there, also one that failed long ago, because a later answer that the claim stands does not say until when; or if
- * the claim is good for less than its ttl, because it ends with a session, say: when a process that was stopped goes on, that
- * session may still be there. */
+/* gone: the backend said so. Else the claim is released, if the backend may keep it beyond the deadline:
+ *   - A renewal that was sent may have moved it there. That one may have failed long ago: a later answer that the claim stands does
+ *     not say until when.
+ *   - It is good for less than its ttl, because it ends with a session, for example. When a stopped process goes on, that session
+ *     may still be there. */
 static void lost_locked(struct claim *claim, bool gone)
 {
     bool longer = claim->span_ms < claim->ttl_ms;

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 struct wake {
-    int epoll, socket; /* -1: not open. Who is to be woken polls `epoll` */
+    int epoll, socket; /* -1: not open. A thread polls `epoll` to be woken */
     dev_t dev;
     ino_t ino;
     bool raised; /* it polls readable */
