@@ -88,7 +88,8 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
 {
     char name[QUOTED_SIZE], server[NI_MAXHOST];
     if (driver->refused != 0) {
-        fault_tell(driver, op, MORTISE_BACKEND, driver->refused);
+        fault_tell(driver, op, status == MORTISE_UNREACHABLE ? MORTISE_BACKEND : status,
+                   driver->refused);
         return;
     }
     if (is_connected(driver)) {

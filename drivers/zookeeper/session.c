@@ -233,7 +233,6 @@ static void connected(struct driver *driver)
     proof_connected(&session->beats.proof, zoo_recv_timeout(session->zh),
                     driver->values[OPTION_TICK].given ? driver->values[OPTION_TICK].number : 0);
     driver->away_ns = 0;
-    driver->refused = 0;
     driver->trouble[0] = '\0';
     if (session->since_ns == 0)
         session->since_ns = now_ns;
@@ -276,6 +275,7 @@ void session_event(struct driver *driver, int state)
     else if (state == ZOO_CONNECTING_STATE && driver->session->state == SESSION_LEAVING)
         session_abandon(driver);
     else if (state == ZOO_CONNECTING_STATE && is_connected(driver)) {
+        driver->refused = 0; /* that is said, and not by a connection that ends */
         suspend(driver);
         if (driver->session->servers_late)
             session_servers_known(driver);
@@ -284,8 +284,11 @@ void session_event(struct driver *driver, int state)
         end(driver, false, now_of(driver));
     } else if (state ==
                ZOO_AUTH_FAILED_STATE) { /* the servers keep the session until its timeout */
+        if (driver->refused == 0)
+            driver->refused_ns = now_of(driver);
         driver->refused = ZAUTHFAILED;
         end(driver, true, now_of(driver) + AGAIN_NS);
+        look_by(driver, driver->refused_ns + patience_ns(driver));
     }
 }
 
@@ -376,16 +379,18 @@ bool session_is_well(const struct driver *driver, int64_t now_ns)
 int64_t session_patience(struct driver *driver)
 {
     int64_t now_ns = now_of(driver);
-    if (driver->away_ns != 0)
+    if (driver->away_ns != 0 || driver->refused != 0)
         look_by(driver, now_ns + patience_ns(driver));
     return now_ns;
 }
 
 bool session_is_away(struct driver *driver, int64_t asked_ns)
 {
-    if (driver->away_ns == 0)
+    int64_t since_ns = driver->refused != 0 ? driver->refused_ns : driver->away_ns;
+    if (since_ns == 0)
         return false;
-    int64_t since_ns = asked_ns > driver->away_ns ? asked_ns : driver->away_ns;
+    if (since_ns < asked_ns)
+        since_ns = asked_ns;
     bool over = now_of(driver) >= since_ns + patience_ns(driver);
     if (!over)
         look_by(driver, since_ns + patience_ns(driver));

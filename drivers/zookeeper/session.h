@@ -33,8 +33,8 @@
  *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
  *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a
  *   reconnection), "queries of a client that rests", "asked in two sessions" (c), "may not delete", "CURATOR-604", "digest
- *   ACL", "refused by auth"; "a query comes" in rest_tests.c ("the data is lost"). Without a test: LEAVING when its connection is
- *   lost; no thread to close with.
+ *   ACL", "refused by auth", "waits while refused"; "a query comes" in rest_tests.c ("the data is lost"). Without a test:
+ *   LEAVING when its connection is lost; no thread to close with.
  *
  * ENDED OR ABANDONED. When the servers say that a session has expired, its nodes are gone. A session that nothing was heard
  * of is abandoned: every lease is LOST by then, but the servers may still hear the client, which reconnects for ever and so

@@ -138,7 +138,7 @@ static void rig_value(struct rig *rig, const char *key, const char *text, int64_
 }
 
 static void open_with(struct rig *rig, const char *client_id, const char *servers,
-                      int64_t timeout_ms, const char *auth)
+                      int64_t timeout_ms, int64_t connect_ms, const char *auth)
 {
     *rig = (struct rig){.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
     rig->end = &rig->first;
@@ -156,7 +156,7 @@ static void open_with(struct rig *rig, const char *client_id, const char *server
     rig_value(rig, "servers", servers, 0);
     rig_value(rig, "root", "/ops", 0);
     rig_value(rig, "session_timeout", "some", timeout_ms);
-    rig_value(rig, "connect_timeout", "some", TEST_PATIENCE_MS);
+    rig_value(rig, "connect_timeout", "some", connect_ms);
     rig_value(rig, "auth", auth, 0);
     for (size_t i = 0; i < module->option_count; i++)
         if (strcmp(module->options[i].key, "tick") == 0)
@@ -172,13 +172,13 @@ static void open_with(struct rig *rig, const char *client_id, const char *server
 
 void rig_open_at(struct rig *rig, const char *client_id, const char *servers, int64_t timeout_ms)
 {
-    open_with(rig, client_id, servers, timeout_ms, NULL);
+    open_with(rig, client_id, servers, timeout_ms, TEST_PATIENCE_MS, NULL);
 }
 
 void rig_open_as(struct rig *rig, const char *client_id, const char *auth)
 {
     /* The longest session that the servers grant: it must outlive two restarts of the server. */
-    open_with(rig, client_id, stage.servers, 30000, auth);
+    open_with(rig, client_id, stage.servers, 30000, 5000, auth);
 }
 
 void rig_open(struct rig *rig, const char *client_id)

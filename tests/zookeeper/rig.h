@@ -20,7 +20,7 @@ bool rig_load(void);
 /* An instance with the root /ops. client_id: 32 hex digits. */
 void rig_open(struct rig *rig, const char *client_id);
 void rig_open_at(struct rig *rig, const char *client_id, const char *servers, int64_t timeout_ms);
-/* The same for a user; auth: SCHEME:CREDENTIALS. */
+/* The same for a user; auth: SCHEME:CREDENTIALS. Its calls wait for a connection for five seconds, not for a minute. */
 void rig_open_as(struct rig *rig, const char *client_id, const char *auth);
 void rig_close(struct rig *rig);
 /* Runs what was posted, and a turn; waits a little if nothing was posted. */

@@ -284,6 +284,49 @@ static void test_refused_by_auth(void)
     rig_close(&one);
 }
 
+/* One waits, and others ask when the servers refuse the user: each is told after its patience, although the connection comes
+ * back again and again. The waiter's node is there, so it is in doubt. */
+static void test_waits_while_refused(void)
+{
+    static struct rig one, holder;
+    char text[256];
+    CU_ASSERT_FATAL(rig_load());
+    rig_open(&holder, "00000000000000000000000000000018");
+    rig_open_as(&one, "00000000000000000000000000000019", "digest:me:secret");
+    zoo_create(stage.peek, "/ops", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+    zoo_create(stage.peek, "/ops/waits", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+    struct folder folder = {"waits", 2};
+    mortise_op held = rig_acquire("waits", 2, 0), op = rig_acquire("waits", 3, 0),
+               other = rig_acquire("waits", 4, 0), ping;
+    rig_start(&holder, &held);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&holder, NULL, &held), MORTISE_OK);
+    rig_start(&one, &op);
+    struct turned turned = {&one, &folder};
+    CU_ASSERT_FATAL(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
+    restart(false);
+    rig_start(&one, &other);
+    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &op), MORTISE_INDETERMINATE);
+    mortise_status status = rig_finish(&one, NULL, &other);
+    CU_ASSERT(status == MORTISE_INDETERMINATE ||
+              status == MORTISE_BACKEND); /* sent to a server that was about to refuse, or not */
+    int64_t until_ms = test_now_ms() + TEST_PATIENCE_MS;
+    do { /* a server that is not there yet has refused nobody */
+        ping = (mortise_op){.kind = MORTISE_OP_PING, .buffer = text, .buffer_size = sizeof text};
+        rig_start(&one, &ping);
+        status = rig_finish(&one, NULL, &ping);
+    } while (status == MORTISE_UNREACHABLE && test_now_ms() < until_ms);
+    CU_ASSERT_EQUAL(status, MORTISE_BACKEND);
+    restart(true);
+    SAFE(release_until_sure(&one, &op) !=
+         MORTISE_TIMEDOUT); /* as the core does with what is in doubt */
+    SAFE(release_until_sure(&one, &other) != MORTISE_TIMEDOUT);
+    folder.wanted = 1;
+    CU_ASSERT(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
+    rig_release(&holder, &held);
+    rig_close(&one);
+    rig_close(&holder);
+}
+
 /* ---- a record that cannot be written ------------------------------------------------------------------------------- */
 
 static void set_rights(int rights)
@@ -323,6 +366,7 @@ const CU_TestInfo state_tests[] = {
     {"a list begins anew", test_list_begins_anew},
     {"the connection is lost while a session leaves", test_lost_while_leaving},
     {"refused by auth", test_refused_by_auth},
+    {"waits while refused", test_waits_while_refused},
     {"no folder for records", test_no_folder_for_records},
     CU_TEST_INFO_NULL,
 };
