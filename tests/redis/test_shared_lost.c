@@ -326,6 +326,38 @@ static void clock_jumps(const struct way *way)
     scene_end(&scene);
 }
 
+/* What is beside one lock becomes another type: its lease is not renewed, and those that are renewed with it are. */
+static void side_of_another_type(const struct way *way)
+{
+    enum { OTHERS = 4 };
+    struct told told = TOLD_INIT;
+    struct scene scene;
+    mortise_lease *others[OTHERS];
+    scene_begin(&scene, way, "typed", NULL);
+    mortise_lease *typed =
+        scene_acquire(&scene, 0, SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 2000));
+    for (int i = 0; i < OTHERS; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s %d", scene.name, i);
+        EXPECT(OK, mortise_acquire(scene.client[0], name,
+                                   SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 2000,
+                                          .on_state = note_state, .user_data = &told),
+                                   &others[i], &detail));
+    }
+    freeReplyObject(ask(&server, "DEL {mortise:%s}:mortise:shares", scene.name));
+    freeReplyObject(ask(&server, "SET {mortise:%s}:mortise:shares x", scene.name));
+    CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
+    CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + OTHERS));
+    CHECK(test_count_get(&told.suspect) == 0 && test_count_get(&told.lost) == 0);
+    for (int i = 0; i < OTHERS; i++)
+        give(others[i]);
+    freeReplyObject(ask(&server,
+                        "DEL {mortise:%s}:mortise:holders {mortise:%s}:mortise:shares mortise:%s",
+                        scene.name, scene.name, scene.name));
+    mortise_release(typed, NULL);
+    scene_end(&scene);
+}
+
 static void each_way(void (*run)(const struct way *), bool queued, bool free)
 {
     for (size_t i = 0; i < WAYS; i++)
@@ -341,6 +373,7 @@ static void each_way(void (*run)(const struct way *), bool queued, bool free)
 EACH(test_marker, marker_deleted, true, true)
 EACH(test_renewed, marker_deleted_renewed, true, true)
 EACH(test_sides, side_deleted, true, true)
+EACH(test_typed, side_of_another_type, true, true)
 EACH(test_foreign, foreign, true, true)
 EACH(test_replies, replies_lost, true, true)
 EACH(test_downgrades, downgrade_lost, true, true)
@@ -391,6 +424,7 @@ static const CU_TestInfo tests[] = {
     {"the marker is deleted", test_marker},
     {"the marker is deleted, and holders renew", test_renewed},
     {"holders or shares are deleted", test_sides},
+    {"shares become another type", test_typed},
     {"another program takes the key", test_foreign},
     {"lost replies", test_replies},
     {"a downgrade is lost", test_downgrades},

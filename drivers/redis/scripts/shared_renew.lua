@@ -20,6 +20,8 @@ if #ARGV == 4 then
     return renew(KEYS[1], ARGV[4], ARGV[2], ARGV[3])
 end
 for i = 1, #KEYS / 2 do
-    out[i] = renew(KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
+    -- A key beside one lock that somebody has made another type is no reason to lose the others.
+    local known, digit = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
+    out[i] = known and digit or '3'
 end
 return table.concat(out)
