@@ -85,10 +85,16 @@ struct fault fault_read(struct driver *driver, int rc)
     return fault;
 }
 
+static bool is_downgrade(const struct sql_request *request)
+{
+    return request->kind == MORTISE_OP_RENEW && request->op != NULL &&
+           (request->op->flags & MORTISE_OP_DOWNGRADE) != 0;
+}
+
 mortise_status fault_status(const struct sql_request *request, const struct fault *fault)
 {
     bool leaves = request->kind == MORTISE_OP_ACQUIRE || request->kind == MORTISE_OP_RELEASE ||
-                  request->kind == MORTISE_OP_WRITE;
+                  request->kind == MORTISE_OP_WRITE || is_downgrade(request);
     mortise_status status = fault->base.status;
     return status == MORTISE_INDETERMINATE && !leaves ? MORTISE_UNREACHABLE : status;
 }
