@@ -31,6 +31,12 @@ static bool has_prefix(const redisReply *field, const char *prefix)
     return field->len == 2 + GRANT_HEX && memcmp(field->str, prefix, 2) == 0;
 }
 
+/* Of a grant that has not ended: another's may be that of a process that is gone. */
+static bool is_note_of(const redisReply *grant, const redisReply *field)
+{
+    return has_prefix(field, "n:") && memcmp(field->str + 2, grant->str + 2, GRANT_HEX) == 0;
+}
+
 static void view_field(struct hash_view *view, const redisReply *field, const redisReply *value,
                        uint64_t now_us)
 {
@@ -40,8 +46,6 @@ static void view_field(struct hash_view *view, const redisReply *field, const re
         view->token = value;
     else if (is_field(field, "s"))
         view->since = value;
-    else if (has_prefix(field, "n:"))
-        view->note = value;
     else if (has_prefix(field, "g:") && text_number(value->str, value->len) * 1000 > now_us) {
         view->grant = field;
         view->grants++;
@@ -55,6 +59,9 @@ static bool of_native(const redisReply *fields, uint64_t now_us, mortise_info *i
         view_field(&view, fields->element[i], fields->element[i + 1], now_us);
     if (view.owner == NULL || view.grant == NULL)
         return false;
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
+        if (is_note_of(view.grant, fields->element[i]))
+            view.note = fields->element[i + 1];
     bool shared = view.owner->len > 0;
     const char *owner = shared ? view.owner->str : view.grant->str + 2;
     size_t owner_len = shared ? (size_t)view.owner->len : GRANT_HEX;
@@ -62,7 +69,8 @@ static bool of_native(const redisReply *fields, uint64_t now_us, mortise_info *i
     uint64_t since = view.since != NULL ? text_number(view.since->str, view.since->len) : 0;
     holder_set(info, owner, owner_len, token, since, now_us,
                view.note != NULL ? view.note->str : "", view.note != NULL ? view.note->len : 0);
-    info->leases = info->holders = view.grants;
+    info->leases = view.grants;
+    info->holders = 1;
     return true;
 }
 
@@ -114,7 +122,8 @@ static bool of_redisson(const redisReply *fields, uint64_t now_us, mortise_info 
     holder_set(info, "", 0, text_number(token, token_len), text_number(since, since_len), now_us,
                text, (size_t)(end - text));
     set_redisson_owner(info, owner->str, owner->len);
-    info->leases = info->holders = holds > UINT32_MAX ? UINT32_MAX : (uint32_t)holds;
+    info->leases = holds > UINT32_MAX ? UINT32_MAX : (uint32_t)holds;
+    info->holders = 1;
     return true;
 }
 

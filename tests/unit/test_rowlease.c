@@ -366,6 +366,29 @@ static void test_inspect(void)
     CU_ASSERT_EQUAL(info.token, 0);
 }
 
+/* Two processes under one owner: who is named holds it, or nobody is named. */
+static void test_note_of_owner(void)
+{
+    mortise_info info;
+    clear();
+    uint64_t token = acquire(1, "ann", 10000, 5 * S, NULL).token;
+    mortise_op second = op_of(MORTISE_OP_ACQUIRE, 2, "ann", 10000);
+    second.note = "elsewhere\n2\nprogram";
+    second.note_len = strlen(second.note);
+    CU_ASSERT_EQUAL(rowlease_acquire(&row, &second, at(6 * S), NULL).status, MORTISE_OK);
+    rowlease_inspect(&row, 6 * S, &info);
+    CU_ASSERT_EQUAL(info.pid, 2);
+    CU_ASSERT(info.leases == 2 && info.holders == 1);
+    second.kind = MORTISE_OP_RELEASE;
+    second.token = token;
+    CU_ASSERT_EQUAL(rowlease_release(&row, &second, at(7 * S)).status, MORTISE_OK);
+    rowlease_inspect(&row, 7 * S, &info);
+    CU_ASSERT(info.held && info.pid == 0 && info.host[0] == '\0');
+    CU_ASSERT_EQUAL(renew(1, "ann", token, 10000, 8 * S).status, MORTISE_OK);
+    rowlease_inspect(&row, 8 * S, &info);
+    CU_ASSERT(info.pid == 1 && strcmp(info.host, "host") == 0);
+}
+
 static void note_is(const char *note, const char *host, int64_t pid, const char *program)
 {
     mortise_info info;
@@ -450,6 +473,7 @@ int main(void)
         {"waiters keep their places", test_waiters_keep_their_places},
         {"register", test_register},
         {"inspect", test_inspect},
+        {"note of an owner", test_note_of_owner},
         {"notes", test_notes},
         {"rows that make no sense", test_senseless_rows},
         {"a random walk", test_random_walk},

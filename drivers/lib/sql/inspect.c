@@ -42,7 +42,8 @@ static void inspect_exclusive(const struct rowlease_row *row, int64_t now_us, mo
     }
     note_read(row->note, row->note_len, info);
     tell_claim(row->acquired_us, row->expires_us, row->version, now_us, info);
-    info->leases = info->holders = live_holds(row, now_us);
+    info->leases = live_holds(row, now_us);
+    info->holders = 1;
 }
 
 static bool inspect_shared(const struct rowlease_row *row, int64_t now_us, size_t *at,

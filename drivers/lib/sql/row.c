@@ -75,6 +75,13 @@ void row_set_note(struct rowlease_row *row, const mortise_op *op)
     copy_bytes(row->note, op->note, row->note_len);
 }
 
+void row_forget_note(struct rowlease_row *row, const mortise_op *op)
+{
+    if (row->note_len == op->note_len && row->note_len > 0 &&
+        memcmp(row->note, op->note, row->note_len) == 0)
+        row->note_len = 0;
+}
+
 void row_set_free(struct rowlease_row *row, struct rowlease_time time)
 {
     row->owned = false;

@@ -7,6 +7,8 @@
 /* Nobody holds it any more: free, or kept for the first waiter. */
 void row_set_free(struct rowlease_row *row, struct rowlease_time time);
 void row_set_note(struct rowlease_row *row, const mortise_op *op);
+/* The op's claim has left the row, which others of its owner hold: nobody is named, until one of them renews. */
+void row_forget_note(struct rowlease_row *row, const mortise_op *op);
 
 struct rowlease_answer answer_refused(const char *trouble);
 /* A claim until expires_us, under the row's version. */

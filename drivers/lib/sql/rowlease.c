@@ -180,10 +180,13 @@ struct rowlease_answer rowlease_renew(struct rowlease_row *row, const mortise_op
         expires_us = hold_expiry(row, i);
     if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && !row->owned)
         return readers_downgrade(row, op, time, expires_us);
-    if (row->owned)
-        hold_set_expiry(row, i, expires_us);
-    else
+    if (!row->owned)
         row->expires_us = expires_us;
+    else {
+        hold_set_expiry(row, i, expires_us);
+        if (row->note_len == 0)
+            row_set_note(row, op);
+    }
     holds_settle(row, time.now_us);
     return answer_granted(row, time.now_us, expires_us, true);
 }
@@ -216,8 +219,10 @@ struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_
         row->grants_len = 0;
     else
         hold_remove(row, i);
-    if (row->grants_len > 0)
+    if (row->grants_len > 0) {
         holds_settle(row, time.now_us);
+        row_forget_note(row, op);
+    }
     if (row->grants_len == 0) {
         row_set_free(row, time);
         answer.wake = answer.kept = row->waiters_len > 0;
