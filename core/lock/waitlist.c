@@ -349,16 +349,22 @@ void waitlist_join_queue_locked(struct waitlist *list)
 
 /* ---- failing ---- */
 
+/* The backend has answered that the caller must wait: a driver with a queue of its own tells no holder with that. */
+static bool knows_why(const struct waitlist *list)
+{
+    return list->busy_count > 0 || list->waiting_ns != 0;
+}
+
 static void explain(const struct waitlist *list, const struct waiter *waiter, mortise_status status)
 {
     char name[QUOTED_SIZE], holder[160] = "another";
-    const mortise_info *info = &list->holder;
+    const mortise_info *info = list->busy_count > 0 && list->holder.held ? &list->holder : NULL;
     size_t prefix = list->locks->settings.namespace_len;
     quote_name(list->name->text + prefix, list->name->length - prefix, name, sizeof(name));
     int64_t waited_ms = (clock_now() - waiter->asked_ns) / NS_PER_MS;
-    if (info->held && info->host[0] != '\0')
+    if (info != NULL && info->host[0] != '\0')
         snprintf(holder, sizeof(holder), "%s (pid %lld)", info->host, (long long)info->pid);
-    if (info->held && info->held_ms >= 0 && list->busy_count > 0) {
+    if (info != NULL && info->held_ms >= 0) {
         size_t used = strlen(holder);
         int64_t held_ms = info->held_ms + (clock_now() - list->holder_seen_ns) / NS_PER_MS;
         snprintf(holder + used, sizeof(holder) - used, " for %lld.%lld s",
@@ -366,7 +372,7 @@ static void explain(const struct waitlist *list, const struct waiter *waiter, mo
     }
     if (status == MORTISE_BUSY)
         failed(waiter->error, status, "%s is held by %s", name, holder);
-    else if (status == MORTISE_TIMEDOUT && list->busy_count > 0)
+    else if (status == MORTISE_TIMEDOUT && knows_why(list))
         failed(waiter->error, status, "%s is held by %s; gave up after %lld ms", name, holder,
                (long long)waited_ms);
     else

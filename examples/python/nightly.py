@@ -12,7 +12,7 @@ def main() -> int:
             with client.lock("nightly", timeout=5) as lease:
                 lease.check()  # raises Lost: before each step that cannot be undone
                 print("working, token", lease.token)
-        except mortise.NotAcquired as failure:  # "nightly" is held by web3 (pid 4711) for 1.2 s; …
+        except mortise.NotAcquired as failure:  # "nightly" is held by web3 (pid 4711) …; or no answer came in five seconds
             print(failure, file=sys.stderr)
             return 75
     return 0

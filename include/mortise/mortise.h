@@ -244,9 +244,11 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
- * BUSY: held by another (only if the call tries once). TIMEDOUT: the wait is over.
- * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or for the whole wait. No request was sent, or none
- *    had a lasting effect, and none is under way.
+ * BUSY: held by another (only if the call tries once).
+ * TIMEDOUT: the wait ended. Another holder has the lock ("is held by"), or the backend had not answered yet ("timed out"): a
+ *    short wait may end before a driver gives up a request.
+ * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or a request had failed, and no answer had come since, when
+ *    the wait ended. No request was sent, or none had a lasting effect, and none is under way.
  * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived
  *    when the wait ended (of a try, or after a failure; else that is TIMEDOUT), or arrived after the claim had ended. Also if
  *    it is unknown whether a request was sent.

@@ -79,7 +79,8 @@ struct error {
         try_to([&] { message = text; });
     }
 
-    /* Another holder has the lock: BUSY (tried once) or TIMEDOUT (waited). */
+    /* BUSY (tried once): another holder has the lock. TIMEDOUT (waited): another holder has it, or the backend had not
+     * answered yet; the message says which. */
     bool contended() const noexcept
     {
         return status == MORTISE_BUSY || status == MORTISE_TIMEDOUT;

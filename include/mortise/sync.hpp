@@ -45,7 +45,7 @@ public:
     {
     }
 
-    /* Returns an empty lease if another holder had the name all the time. */
+    /* Returns an empty lease if the status is BUSY or TIMEDOUT. */
     lease acquire(std::int64_t wait_ms, const options &how) const
     {
         result<lease> got = client::acquire_at(home_, name_, wait_ms, how);

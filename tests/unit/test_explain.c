@@ -62,11 +62,74 @@ static void test_unknown_holder(void)
     rig_close(&rig);
 }
 
+static mortise_op *kept;
+
+static bool keep_acquire(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    kept = op;
+    return true;
+}
+
+static void report_waiting(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->waiting(tapped_host(), kept);
+}
+
+static void give_up_kept(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->complete(tapped_host(), kept, MORTISE_CANCELED);
+}
+
+static void in_the_pump(void (*run)(void *ctx, void *argument))
+{
+    tapped_host()->post(tapped_host(), run, NULL);
+    settle();
+}
+
+/* A backend with a queue of its own says that the caller must wait, and not for whom: it need not be the holder of before. */
+static void test_queued(void)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = busy_by_somebody;
+    want(&rig, &got, "a", TRY);
+    tap_answer = keep_acquire;
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    in_the_pump(report_waiting);
+    advance_ms(300);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "\"a\" is held by another; gave up after 300 ms");
+    in_the_pump(give_up_kept);
+    rig_close(&rig);
+}
+
+/* No answer has come: nobody knows whether another holds it. */
+static void test_no_answer(void)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = keep_acquire;
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    advance_ms(300);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "acquire \"a\": timed out after 300 ms");
+    in_the_pump(give_up_kept);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"held since an unknown time", test_unknown_since},
         {"held by an unknown holder", test_unknown_holder},
+        {"in the backend's queue", test_queued},
+        {"no answer", test_no_answer},
         CU_TEST_INFO_NULL,
     };
     return rig_run("explain", tests);

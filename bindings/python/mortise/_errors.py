@@ -23,7 +23,7 @@ class Error(Exception):
 
 
 class NotAcquired(Error):
-    """Another holder has the lock: the normal outcome of an acquire that does not wait, or not for longer."""
+    """The lock was not acquired in time: the normal outcome of an acquire that does not wait, or not for longer."""
 
 
 class Busy(NotAcquired):
@@ -33,7 +33,7 @@ class Busy(NotAcquired):
 
 
 class TimedOut(NotAcquired, TimeoutError):
-    """The lock was held by another for the whole timeout."""
+    """The timeout ended. Another holder has the lock, or the backend had not answered yet; the message says which."""
 
     status = "TIMEDOUT"
 
