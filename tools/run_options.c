@@ -38,8 +38,9 @@ static const char help[] =
     "\n"
     "Exit code: the code of COMMAND; 128+N if signal N ended it or the wait; 75 not acquired in\n"
     "time, or held by the run that started this one (or CODE); 76 lock lost; 69 backend\n"
-    "unreachable; 78 config; 64 usage; 70 internal error; 71 out of memory, or no process could\n"
-    "be started; 126 not executable; 127 not found.\n";
+    "unreachable, also if it does not answer at the end of the wait; 78 config; 64 usage, or\n"
+    "another number of permits is in force; 70 internal error; 71 out of memory, or no process\n"
+    "could be started; 126 not executable; 127 not found.\n";
 
 enum {
     OPTION_TTL = OPTION_PRIVATE,

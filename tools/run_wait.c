@@ -150,7 +150,9 @@ static void how_it_ended(const struct run *run, char *text, size_t size)
         snprintf(text, size, "gave up after %s", format_duration(waited_ms / 1000 * 1000, waited));
 }
 
-static void say_not_had(struct run *run)
+/* Returns OK if the backend answers who holds the lock, NOTSUP if it cannot say that. Otherwise it does not answer; that takes up
+ * to `unreachable_timeout`. */
+static mortise_status say_not_had(struct run *run)
 {
     char host[4 * sizeof((mortise_info *)0)->host], held[DURATION_SIZE];
     char after[64], since[48] = "", others[48], permits[48] = "", shown[QUOTED_SIZE];
@@ -161,15 +163,19 @@ static void say_not_had(struct run *run)
     how_it_ended(run, after, sizeof after);
     quoted(name, shown, sizeof shown);
     mortise_status status = mortise_inspect(run->client, name, &info, &error);
-    /* A wait that is shorter than the time for a connection ends before the driver gives up. */
     if (status != MORTISE_OK && status != MORTISE_NOTSUP) {
         run_say("%s was not acquired; %s: %s", shown, after, error.message);
-        return;
+        return status;
     }
-    /* The holder may have changed since the wait. */
+    /* The holder may have released it since; or the answer to the acquire would have come after the wait. */
     if (status != MORTISE_OK || !info.held) {
-        run_say("%s was held by another; %s", shown, after);
-        return;
+        if (run->status == MORTISE_BUSY)
+            run_say("%s was held by another; %s", shown, after);
+        else if (status == MORTISE_OK)
+            run_say("%s was not acquired, and is free now; %s", shown, after);
+        else
+            run_say("%s was not acquired; %s", shown, after);
+        return status;
     }
     if (info.held_ms >= 0)
         snprintf(since, sizeof since, " for %s", format_duration(info.held_ms, held));
@@ -182,6 +188,17 @@ static void say_not_had(struct run *run)
                 holders_others(&info, others, sizeof others), since, permits, after);
     else
         run_say("%s is held by another%s%s; %s", shown, since, permits, after);
+    return MORTISE_OK;
+}
+
+/* BUSY is an answer of the backend. TIMEDOUT need not be: a short wait ends before a driver gives up a request. If the backend
+ * does not answer now either, nobody can say that another runs the command, and -E must not report a success then. */
+static int code_of_not_had(const struct run *run, mortise_status answer)
+{
+    if (run->status == MORTISE_BUSY || answer == MORTISE_OK || answer == MORTISE_NOTSUP)
+        return run->not_had_code;
+    int code = exit_code_of(answer);
+    return code == EXIT_NOT_HAD ? EXIT_BACKEND_AWAY : code;
 }
 
 static int failed_to_acquire(struct run *run)
@@ -189,9 +206,9 @@ static int failed_to_acquire(struct run *run)
     run_release(run, false, NULL); /* of several names all or none */
     if (run->status == MORTISE_BUSY || run->status == MORTISE_TIMEDOUT) {
         signals_end_at_once(run); /* the request for the holder needs no clean-up */
-        say_not_had(run);
+        mortise_status answer = say_not_had(run);
         signals_held_back(run);
-        return run->not_had_code;
+        return code_of_not_had(run, answer);
     }
     run_say("%s", error_text(&run->error));
     return exit_code_of(run->status);

@@ -21,7 +21,7 @@ postgres() {
     url "a schema that is missing" 78 'schema "none" does not exist' "$here" 'create it' "postgres://mortise@$here/mortise?$no&schema=none"
     url "a standby" 69 'standby' "127.0.0.1:$PORT2" 'name the primary' "postgres://mortise@127.0.0.1:$PORT2/mortise?$no"
     url "a wrong URL" 78 'port' 'postgres' '%2F|number' "postgres://mortise:a/b@$here/mortise?$no"
-    mistake "a server that is no MySQL" 75 'was not acquired' "$here" 'are host and port right' \
+    mistake "a server that is no MySQL" 69 'was not acquired' "$here" 'are host and port right' \
         -C "mysql://mortise@$here/mortise?tls=no" run -w 500ms x -- true
 }
 

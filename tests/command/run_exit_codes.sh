@@ -63,6 +63,18 @@ no "the command never ran" [ -e "$DIR/ran" ]
 let_go "$HOLDER"
 yes "the lock is free once its holder ended" until_true is_free "${N}held"
 
+what "a wait that is too short, although the backend answers"
+if [ "${MORTISE_CONFIG#sqlite:}" != "$MORTISE_CONFIG" ] && can_freeze; then
+    freeze # another program writes: whoever only reads is answered
+    code run -w 100ms -E 3 "${N}free" -- touch "$DIR/ran"
+    thaw
+    same "the code of -E" 3 $GOT
+    has_line "said" "$DIR/err" "^mortise: \"${N}free\" was not acquired, and is free now; gave up after 100 ms\$"
+    no "the command did not run" [ -e "$DIR/ran" ]
+else
+    printf 'not checked here: a backend that answers readers only\n'
+fi
+
 what "it waits, and gets it"
 hold "${N}held"
 "$BIN" run -w forever "${N}held" -- echo mine >"$DIR/waited" 2>&1 &

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `mortise run` asks the backend after SIGCONT whether it still holds its locks. Signals do not wait for that answer.
+# `mortise run` asks the backend after SIGCONT whether it still holds its locks. Signals do not wait for that answer. When a wait is
+# over, it asks who holds the lock.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -104,6 +105,17 @@ no "the lock was not lost" filled "$DIR/err"
 send CONT TERM
 ended "continued by another CONT, it ends by TERM"
 export MORTISE_CONFIG="$patient"
+
+what "a wait that is over before the server has answered"
+export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=500ms&close_timeout=500ms"
+servers freeze redis "$DIR/server"
+begin=$(ms)
+"$BIN" run -w 100ms -E 0 "${N}silent" -- touch "$DIR/ran" 2>"$DIR/err"
+same "not the code of -E: nobody knows whether another has the lock" 69 $?
+has_line "said" "$DIR/err" "^mortise: \"${N}silent\" was not acquired; gave up after 100 ms: ."
+soon "$begin" 10000 "it asked once more, and not for long"
+no "the command did not run" [ -e "$DIR/ran" ]
+servers thaw redis "$DIR/server"
 
 servers end redis "$DIR/server"
 end
