@@ -12,7 +12,7 @@ block() {
     awk -v fence="\`\`\`$1" '$0 == "```" { inside = 0 } inside; $0 == fence { inside = 1 }' "$page"
 }
 
-what "the crontab line, as cron runs it"
+what "the crontab"
 block crontab >"$DIR/crontab"
 line=$(grep -E '^[0-9*]' "$DIR/crontab")
 path=$(sed -n 's/^PATH=//p' "$DIR/crontab")
@@ -21,15 +21,26 @@ yes "five fields and a command" grep -Eq "$minute_to_weekday" <<<"$line"
 no "no % that cron would take for a line's end" grep -q '%' <<<"$line"
 mkdir -p "$DIR/home" "$DIR/bin"
 ln -sf "$BIN" "$DIR/bin/mortise"
-as_cron() {
-    (cd "$DIR/home" && env -i SHELL=/bin/sh HOME="$DIR/home" LOGNAME=somebody MORTISE_CONFIG="$MORTISE_CONFIG" \
+as_cron() { # [CONFIG [FILTER]]: the configuration that stands for the file which the crontab names; what is appended to the line
+    local config=()
+    grep -qx 'MORTISE_CONFIG=/etc/mortise/mortise.conf' "$DIR/crontab" && config=("MORTISE_CONFIG=${1:-$MORTISE_CONFIG}")
+    (cd "$DIR/home" && env -i SHELL=/bin/sh HOME="$DIR/home" LOGNAME=somebody "${config[@]}" \
         MORTISE_MODULE_PATH="${MORTISE_MODULE_PATH:-}" PATH="$DIR/bin:$path" \
-        /bin/sh -c "$(sed -E "s/$minute_to_weekday//" <<<"$line")" </dev/null)
+        /bin/sh -c "$(sed -E "s/$minute_to_weekday//" <<<"$line") ${2:-}" </dev/null)
 }
-# the job ends when it is told to, not after five seconds: the second host may be later than that here
+what "the crontab line on a host without the config file"
+as_cron "$DIR/none/mortise.conf" >"$DIR/out" 2>&1
+same "the code" 78 $?
+has_line "said" "$DIR/out" "$DIR/none/mortise.conf"
+no "the job did not run" [ -e "$DIR/home/nightly.log" ]
+
+what "the crontab line, as cron runs it"
+# the job ends when it is told to, not after some seconds: the second host may be later than that here
 mkfifo "$DIR/go"
-has_line "the job takes a while" "$DIR/crontab" "; sleep 5'$"
-line=${line/sleep 5/read -r _ <$DIR/go}
+exec {GO}<>"$DIR/go"
+has_line "the job takes a while" "$DIR/crontab" "; sleep 15'$"
+line=${line/sleep 15/read -r _ <$DIR/go}
+line=${line/-w 5s/-w 1s}
 as_cron >"$DIR/one" 2>&1 &
 one=$!
 until_true is_held nightly
@@ -38,10 +49,31 @@ as_cron >"$DIR/two" 2>&1
 same "a second host: a success" 0 $?
 yes "within moments" [ $(($(ms) - begin)) -lt 20000 ]
 has_line "that says who has it" "$DIR/two" '^mortise: "nightly" is held by .*; gave up after 1 s'
-echo >"$DIR/go"
+filter=$(sed -nE 's/.*append `(2>&1 \| grep -v [^`]*)`.*/\1/p' "$page")
+yes "the page has a filter" [ -n "$filter" ]
+same "which leaves nothing for cron to mail" "" "$(as_cron "" "$filter")"
+echo >&"$GO"
 same_code "the first one ends with 0" 0 $one
 same "silently" "" "$(cat "$DIR/one")"
 same "the job was done once" 1 "$(wc -l <"$DIR/home/nightly.log")"
+
+what "the crontab line while the server does not answer"
+servers() {
+    sh "$(dirname "$0")/../servers.sh" "$@"
+}
+if command -v redis-server >/dev/null && command -v redis-cli >/dev/null && "$BIN" drivers redis >/dev/null 2>&1; then
+    mkdir "$DIR/server"
+    port=$(servers start redis "$DIR/server" "guard=$$" | sed -n 's/^PORT=//p')
+    silent="redis://127.0.0.1:$port?unreachable_timeout=500ms"
+    servers freeze redis "$DIR/server"
+    as_cron "$silent" >"$DIR/out" 2>&1
+    same "no success" 69 $?
+    same "the filter keeps the line" 1 "$(as_cron "$silent" "$filter" | grep -c 'was not acquired')"
+    same "the job did not run once more" 1 "$(wc -l <"$DIR/home/nightly.log")"
+    servers end redis "$DIR/server"
+else
+    printf 'not checked here: a server that does not answer (no redis-server)\n'
+fi
 
 what "the units"
 mkdir "$DIR/units"
@@ -60,6 +92,9 @@ if command -v systemd-analyze >/dev/null; then
 else
     printf 'not checked here: systemd-analyze verify (no systemd)\n'
 fi
+for unit in nightly.service worker.service; do
+    has_line "$unit names the config file" "$DIR/units/$unit" '^Environment=MORTISE_CONFIG=/etc/mortise/mortise\.conf$'
+done
 exec_start() {
     sed -n "s|^ExecStart=||p" "$DIR/units/$1"
 }
@@ -81,6 +116,9 @@ same_code "the active one's code when it is stopped" 143 $worker
 kill -TERM $standby
 same_code "stopped as well" 143 $standby
 has_line "which is a success for the unit" "$DIR/units/worker.service" '^SuccessExitStatus=143$'
+sh -c "MORTISE_CONFIG=$DIR/none/mortise.conf exec $(exec_start worker.service)" >/dev/null 2>&1
+same "a worker without its config file" 78 $?
+has_line "which is not started again" "$DIR/units/worker.service" '^RestartPreventExitStatus=64 78$'
 
 what "the manifest"
 if command -v python3 >/dev/null && python3 -c 'import yaml' 2>/dev/null; then
