@@ -30,7 +30,7 @@ for metric in set(re.findall(r"(?<![:\w])mortise_\w+", re.sub(r"record: .*", "",
 alerts = re.findall(r"- alert: (\w+)", text)
 for alert in alerts:
     assert f"\n### {alert}\n" in operating, f"docs/operating.md has no section for {alert}"
-    assert f"runbook_url: docs/operating.md#{alert.lower()}\n" in text, f"{alert} does not name its section"
+    assert f"runbook_url: https://runbooks.example/mortise/docs/operating.md#{alert.lower()}\n" in text, f"{alert} does not name its section"
     assert re.search(f"alertname: {alert}, eval_time", tests) and re.search(f"alertname: {alert}\n", tests), f"{alert} has no test of both kinds"
 for section in re.findall(r"^### (Mortise\w+)$", operating, re.M):
     assert section in alerts, f"docs/operating.md has a section for {section}, which is no alert"
