@@ -26,7 +26,7 @@ def work(where: str, file: str) -> None:
     client.close()
 
 
-def main() -> None:
+def main() -> int:
     where, file = sys.argv[1:]
     pathlib.Path(file).write_text("0")
     children = [multiprocessing.Process(target=work, args=(where, file)) for _ in range(PROCESSES)]
@@ -34,8 +34,10 @@ def main() -> None:
         child.start()
     for child in children:
         child.join()
-    print(f"{pathlib.Path(file).read_text()} of {PROCESSES * ROUNDS}")
+    found = pathlib.Path(file).read_text()
+    print(f"{found} of {PROCESSES * ROUNDS}")
+    return 0 if int(found) == PROCESSES * ROUNDS and all(child.exitcode == 0 for child in children) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -62,6 +62,12 @@ def test_examples(tmp_path, name, printed):
     assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(printed + "\n", done.stdout)
 
 
+def test_an_example_that_fails(tmp_path):
+    done = subprocess.run([VENV / "bin/python", SOURCE / "examples/python/counter.py", f"sqlite:{tmp_path}/none/locks.db",
+                           tmp_path / "number"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "0 of 200\n")
+
+
 def test_the_command_is_the_wheels():
     assert command("--version").stdout == f"mortise {mortise.__version__} (library {mortise.__version__})\n"
 
