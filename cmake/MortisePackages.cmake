@@ -130,7 +130,7 @@ foreach(driver IN LISTS drivers)
 endforeach()
 mortise_package(plugins NAME mortise-plugins SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
     SUMMARY "distributed locks: plugins"
-    TEXT "The plugins trace events, count them for Prometheus, or inject faults\ninto any driver.")
+    TEXT "The plugins trace events, count them for Prometheus, move a fleet from one\nbackend to another, or inject faults into any driver.")
 if(TARGET conformance)
     mortise_package(conformance NAME mortise-conformance SECTION devel MULTI_ARCH foreign DEPENDS "${same_library}"
         SUMMARY "distributed locks: the test suite for drivers" TEXT "Authors of drivers run this suite against their driver.")

@@ -31,7 +31,8 @@ static const char status_help[] =
     "\n"
     "On a terminal it prints a table, elsewhere one line for each lock (for each holder of a\n"
     "shared lock), with tabs between: name, state, host, pid, program, since, until, token,\n"
-    "queue, mode, number of holders, permits, witness (yes, no); \"-\" is unknown, or none.\n"
+    "number of waiters, mode, number of holders, permits, witness (yes, no); \"-\" is unknown,\n"
+    "or none.\n"
     "Exit code: 0 answered (held or not), 64 usage, 69 backend unreachable, 78 config.\n";
 
 static const char list_help[] =

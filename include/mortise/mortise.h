@@ -4,8 +4,8 @@
  *
  * Words. A *client* has a configuration, a stack of modules and a watchdog; one client per process is enough.
  * A *lease* is the right to a name, from mortise_acquire() until it is released or lost. The backend gives
- * each lease a *token* and a *deadline*. The token is a number that is larger for every later grant of the
- * same name: pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
+ * each lease a *token* and a *deadline*. The token is a number: each exclusive grant has a larger one than all grants of
+ * the name before it. Pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
  * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost.
  *
  * Threads. You may call every function from any thread at any time, also inside callbacks, on the same
