@@ -29,8 +29,8 @@ static const char help[] =
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 done, 1 nothing done (changed hands, or not held), 64 usage,\n"
-    "69 backend unreachable or cannot do it, or no answer: the message says if it may have been\n"
-    "done all the same, 78 config.\n";
+    "69 backend unreachable or cannot do it, or no answer: the message says whether the break may\n"
+    "still have happened, 78 config.\n";
 
 enum { OPTION_TOKEN = OPTION_PRIVATE };
 static const struct option options[] = {

@@ -48,7 +48,7 @@ static void show_findings(struct report *report, const char *findings)
     const char *at = findings;
 
     if (*at == '\0')
-        report_line(report, "settings", LEVEL_OK, "the driver has nothing to say about the server");
+        report_line(report, "settings", LEVEL_OK, "no findings in the server's settings");
     while (*at != '\0') {
         at += strncmp(at, separator, strlen(separator)) == 0 ? strlen(separator) : 0;
         const char *end = strstr(at, separator);
@@ -72,16 +72,14 @@ static void show_promises(struct report *report, mortise_client *client)
     } rows[] = {
         {MORTISE_CAP_DURABLE,
          "not durable: after a restart of the server, or a failover, a lock may "
-         "be granted while its holder before still works"},
+         "be granted while the previous holder is still working"},
         {MORTISE_CAP_FENCING,
          "no fencing: a late write of a former holder cannot be recognised by its "
          "token"},
         {MORTISE_CAP_FAIR,
          "not fair: between processes, a caller that comes later may get the lock "
          "first"},
-        {MORTISE_CAP_NOTIFY,
-         "no notices: waiters look at the lock again and again, so a release is seen "
-         "late"},
+        {MORTISE_CAP_NOTIFY, "no notify: waiters poll, so they see a release late"},
         {MORTISE_CAP_LIST,
          "no lists: `mortise list`, `mortise watch` and `mortise serve` cannot be used"},
     };

@@ -123,7 +123,7 @@ static void on_renewed(struct run *run, bool told)
         return;
     run->lost_told = false;
     run->told_to_end = true;
-    run_say("%s: the lock was renewed after all, but the command was already told to end",
+    run_say("%s: the lock was renewed after all, but SIGTERM had already been sent to the command",
             run->shown);
 }
 

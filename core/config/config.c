@@ -316,7 +316,7 @@ mortise_status config_check_driver(const struct config *config, mortise_error *e
         if (strcmp(at->name, CORE_SECTION) != 0 && strcmp(at->name, config->driver) != 0 &&
             !is_observer(config, at->name))
             return config_failed(config, at->line, at->name, error,
-                                 "no driver is chosen: say \"driver = %.*s\" in [" CORE_SECTION
+                                 "no driver is chosen: set \"driver = %.*s\" in [" CORE_SECTION
                                  "], or \"driver = %s\", the default",
                                  SECTION_MAX, at->name, config->driver);
     return MORTISE_OK;

@@ -448,7 +448,7 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
     else if (calls_are_overdue(link, now_ns))
         link_break(link, "no answer within the time");
     else if (link->state == LINK_UP && link->open == 0 && grpc_is_old(&link->grpc))
-        link_break(link, "half of what the connection can do is done: another one is made");
+        link_break(link, "half of the connection's stream ids are used; reconnecting");
 }
 
 void link_settle(struct link *link, int64_t timeout_ms)

@@ -99,7 +99,7 @@ static struct driver *make_driver(const mortise_open_args *args)
     driver->remote.lock_ms = args->values[OPTION_LOCK_TIMEOUT].number;
     driver->remote.pause_ms = LOCKED_PAUSE_MS;
     remote_init(&driver->remote, args->host, &dialect, &mysql_dialect, 0);
-    driver->remote.locks.unlisted = true; /* nobody is notified: waiters look by themselves */
+    driver->remote.locks.unlisted = true; /* nobody is notified: waiters poll */
     return driver;
 }
 

@@ -182,7 +182,7 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
         return false;
     }
     snprintf(text, sizeof(text),
-             "with %s the server may lose a lock when its host crashes: set that to 1, or say "
+             "with %s the server may lose a lock when its host crashes: set that to 1, or set "
              "durable = no",
              driver->durable);
     refuse(link, MORTISE_CONFIG, false, text);

@@ -33,7 +33,7 @@ static void warn_of_plain_text(const struct driver *driver)
         driver->remote.locks.host->log(
             driver->remote.locks.host, 4,
             "mysql: the connection to %.100s is not encrypted, and the server is not verified, so "
-            "another one could answer, and learn the password: say tls = yes (no ends this "
+            "another server could answer, and learn the password: set tls = yes (no ends this "
             "warning)",
             driver->remote.hosts.at[i].name);
         return;

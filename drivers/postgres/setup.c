@@ -153,10 +153,9 @@ static void note_pooler(struct link *link)
     driver->pooler_seen = true;
     if (known)
         return;
-    driver->remote.locks.host->log(
-        driver->remote.locks.host, 4,
-        "postgres: there is a pooler before the server: waiters look by themselves "
-        "from time to time (pooler = yes in the config says so from the start)");
+    driver->remote.locks.host->log(driver->remote.locks.host, 4,
+                                   "postgres: there is a pooler before the server: waiters poll "
+                                   "(pooler = yes in the config says so from the start)");
 }
 
 /* False: it is not clear which tables are meant; the link has failed. */
@@ -169,14 +168,13 @@ static bool take_schema(struct link *link, const PGresult *result)
     int64_t count = result_int8(result, 0, 10);
     char text[500] = "";
     if (!asked && count > 1)
-        snprintf(
-            text, sizeof(text),
-            "more than one schema of this database has a table mortise_lock (%.150s): say which "
-            "one is meant with schema = … for all clients",
-            having);
+        snprintf(text, sizeof(text),
+                 "more than one schema of this database has a table mortise_lock (%.150s): set "
+                 "schema = … to the one that is meant, for all clients",
+                 having);
     else if (*schema == '\0')
         snprintf(text, sizeof(text),
-                 "the role's search_path names no schema that exists: say schema = …");
+                 "the role's search_path names no schema that exists: set schema = …");
     else if (asked && !usable)
         snprintf(text, sizeof(text),
                  "schema \"%.63s\" does not exist, or this role may not use it: create it, or "
@@ -185,13 +183,13 @@ static bool take_schema(struct link *link, const PGresult *result)
     else if (asked && pg_link(link)->tables_missing && count > 0)
         snprintf(text, sizeof(text),
                  "schema \"%.63s\" has no tables, but another schema of this database has them "
-                 "(%.150s): say schema = … with that one if the same locks are meant; if a second "
+                 "(%.150s): set schema = … to that one if the same locks are meant; if a second "
                  "set is intended, make it with what `mortise schema postgres` prints",
                  schema, having);
     else if (!asked && count == 1 && !on_path)
         snprintf(text, sizeof(text),
-                 "the tables are in schema \"%.63s\", which is not on this role's search_path: say "
-                 "schema = %.63s, or another one if other locks are meant",
+                 "the tables are in schema \"%.63s\", which is not on this role's search_path: set "
+                 "schema = %.63s, or another schema if other locks are meant",
                  schema, schema);
     else
         snprintf(driver->schema, sizeof(driver->schema), "%s", schema);

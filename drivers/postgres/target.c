@@ -99,7 +99,7 @@ static void warn_of_plain_text(const struct driver *driver, const PQconninfoOpti
         driver->remote.locks.host->log(
             driver->remote.locks.host, 4,
             "postgres: with sslmode = %s the connection to %.100s may be unencrypted, and "
-            "the server is not verified: say sslmode=verify-full in conninfo (disable ends "
+            "the server is not verified: set sslmode=verify-full in conninfo (disable ends "
             "this warning)",
             mode, host);
         return;

@@ -273,7 +273,8 @@ static void count(struct driver *driver, const redisReply *reply)
         return;
     replicas->failed = true;
     link_fault_set(&replicas->fault, MORTISE_UNREACHABLE, true, 0,
-                   "%s: after %" PRId64 " ms %lld of %" PRId64 " replicas had it (min_replicas)",
+                   "%s: after %" PRId64 " ms only %lld of %" PRId64
+                   " replicas acknowledged it (min_replicas)",
                    replicas->link.endpoint.text, replicas->timeout_ms,
                    reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0, replicas->wanted);
 }

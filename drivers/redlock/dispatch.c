@@ -27,8 +27,7 @@ static bool is_possible(struct driver *driver, mortise_op *op)
         if (acquire && op->owner_len > 0)
             problem = "an owner cannot be shared with this driver";
         else if (op->kind == MORTISE_OP_READ || op->kind == MORTISE_OP_WRITE)
-            problem =
-                "compare-and-write needs consensus, and a quorum of independent nodes is none";
+            problem = "redlock cannot store records: independent nodes have no consensus";
         else if ((op->flags & MORTISE_OP_BREAK) != 0 && !driver->fencing)
             problem = "without fencing there is no token by which to break";
     }

@@ -101,8 +101,8 @@ static mortise_status read_nodes(struct driver *driver, mortise_error *error)
             driver, "one node is no majority; for a single server use the driver redis", error);
     if (n % 2 == 0)
         return wrong_nodes(driver,
-                           "an odd number is needed: one node more would bear no more "
-                           "failures",
+                           "an odd number is needed: an even number tolerates no more "
+                           "failures than one node fewer",
                            error);
     driver->count = n;
     driver->quorum = n / 2 + 1;

@@ -138,7 +138,7 @@ mortise_status filesystem_check(const char *folder, mortise_error *error)
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "the folder %s is not on a local disk (%s), where locks and shared memory do "
-        "not reach other hosts; choose another path, or say filesystem = any if no "
+        "not reach other hosts; choose another path, or set filesystem = any if no "
         "other host uses it",
         folder, kind);
 }

@@ -29,7 +29,7 @@ static void be_quiet(const char *message)
 /* NULL: no memory, or no threads. */
 static zhandle_t *open_handle(struct driver *driver, struct session *session, const char *servers)
 {
-    static const char no_thread[] = "no thread could be had for a session";
+    static const char no_thread[] = "cannot start a thread for a session";
     sigset_t all, before; /* signals belong to the application's threads */
     int timeout_ms = (int)driver->values[OPTION_SESSION_TIMEOUT].number;
     zhandle_t *zh = NULL;

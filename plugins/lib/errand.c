@@ -58,8 +58,9 @@ bool errand_end(struct errand *errand)
     bool done = errand->done;
     if (!done) {
         errand->left = true;
-        errand->host->log(errand->host, 3,
-                          "a file does not answer in time: its writer is left standing");
+        errand->host->log(
+            errand->host, 3,
+            "the file system did not respond in time; the writer thread was abandoned");
         pthread_detach(errand->thread);
     }
     pthread_mutex_unlock(&errand->lock); /* a thread left behind may free it from here on */

@@ -135,7 +135,7 @@ static mortise_status metrics_open(const mortise_open_args *args, void **ctx, mo
         return error->status = MORTISE_NOMEM;
     fill(metrics, args);
     if (!writer_start(metrics)) {
-        snprintf(error->message, sizeof(error->message), "[%s] no thread could be had",
+        snprintf(error->message, sizeof(error->message), "[%s] cannot start a thread",
                  args->section);
         metrics_free(metrics);
         return error->status = MORTISE_NOMEM;

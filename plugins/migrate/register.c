@@ -200,7 +200,7 @@ static void presence_answered(struct migrate *migrate, enum migrate_side side)
     if (migrate->registering != REGISTER_TAKE)
         return;
     if (failed(presence) && !presence_is_good(presence, now_of(migrate)))
-        cannot(migrate, &presence->ask, "no presence could be taken on");
+        cannot(migrate, &presence->ask, "cannot register this client's presence on");
     else if (!any_out(migrate))
         begin(migrate); /* asks again for those that are not good, or goes on to (ii) */
 }
@@ -297,7 +297,7 @@ static void read_answered(struct ask *reader)
             migrate->host->log(migrate->host, 4, "%s: this version does not understand the register",
                                side->register_name);
     } else if (side->used) {
-        cannot(migrate, reader, "the register could not be read on");
+        cannot(migrate, reader, "cannot read the register on");
         return;
     }
     look_whether_read(migrate);

@@ -73,7 +73,7 @@ static mortise_status begin(struct trace *trace, const mortise_open_args *args,
         return error->status = MORTISE_NOMEM;
     if (writer_start(trace))
         return MORTISE_OK;
-    snprintf(error->message, sizeof(error->message), "[%s] no thread could be had", args->section);
+    snprintf(error->message, sizeof(error->message), "[%s] cannot start a thread", args->section);
     return error->status = MORTISE_NOMEM;
 }
 

@@ -299,7 +299,7 @@ static void test_schemas(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "database schemas, schema one"));
     CU_ASSERT_EQUAL(try_on_path("one,public", ""), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("public", ""), MORTISE_CONFIG); /* it does not create its own */
-    says("say schema = one");
+    says("set schema = one");
     CU_ASSERT_EQUAL(try_on_path("public", "schema = one"), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("public", "schema = one\npooler = yes"), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("one", "schema = three"), MORTISE_CONFIG);

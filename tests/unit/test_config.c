@@ -36,10 +36,10 @@ static void test_choice(void)
     expect_choice("[mortise]\ndriver = redis\n[redis]\n[zookeeper]\n", NULL);
     expect_choice("[mortise]\nobserve = trace, metrics:x\n[trace]\n[metrics:x]\n", NULL);
     expect_choice("[mortise]\nobserve = trace, metrics:x\n[trace]\n[metrics]\n",
-                  "mortise.conf:4: [metrics] no driver is chosen: say \"driver = metrics\" in "
+                  "mortise.conf:4: [metrics] no driver is chosen: set \"driver = metrics\" in "
                   "[mortise], or \"driver = " MORTISE_DEFAULT_DRIVER "\", the default");
     expect_choice("[mortise]\nttl = 1s\n[redis]\n",
-                  "mortise.conf:3: [redis] no driver is chosen: say \"driver = redis\" in "
+                  "mortise.conf:3: [redis] no driver is chosen: set \"driver = redis\" in "
                   "[mortise], or \"driver = " MORTISE_DEFAULT_DRIVER "\", the default");
 }
 

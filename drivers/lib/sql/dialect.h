@@ -189,7 +189,7 @@ struct sql_locks {
     int64_t chore_ns;       /* locks_turn() has something to do then. NEVER */
     struct rowlease_inbox inbox; /* random: what this client is called in lists of waiters */
     bool hears;                  /* and notifications for it arrive */
-    bool looking;                /* some waiters look by themselves: */
+    bool looking;                /* some waiters poll: */
     struct sql_looks looks[SQL_LOOKS_MAX];
 
     struct sql_result result;
