@@ -170,7 +170,7 @@ def of_group(cases, rivaled):
     drivers = [case for case in drivers if not witnessed(case)]
     seen = first_in(cases, lambda case: not strict(case) and not tokenless(case))
     without = first_in(cases, tokenless)
-    words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}.get(MAIN[workload])
+    words = {"rate": "more", "requests": "fewer requests", "to_grant": "acquired sooner"}.get(MAIN[workload])
     others = "each other rival" if without else "each rival"
     if seen:
         yield shapes_row(drivers[0], workload, f"{words} than {others}, in all shapes", seen)

@@ -21,7 +21,7 @@
  * Structs. A struct that may grow begins with `size`: the side that owns the memory sets it to the sizeof of its build,
  * and the other side reads and writes no more than that. Fields are added at the end only. Options with a field that
  * this library does not know, and that is not zero, are refused (INVALID), because ignoring the field could grant
- * something else than you asked for. Fields of a result that the library does not know stay as they are. A struct without
+ * a different kind of lock. Fields of a result that the library does not know stay as they are. A struct without
  * `size` never changes its size or the place of a field: it has a reserve, which the library sets to zero.
  *
  * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is
@@ -301,17 +301,17 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
  * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS), and waits for the answer. It never makes a lease shorter.
  * OK: the deadline has moved. LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`, or in a sixth of the time that the lease had left when it
- *    was last acquired or extended; INDETERMINATE also if `migrate`, phase both, has extended it on one side, and the other takes
- *    no such ttl. You hold the lease until its deadline as before, but the backend may keep the name for you for longer, and the
- *    lease is SUSPECT until the backend answers that you hold it: to a call, to the library's next renewal, if it has any, or when
- *    the library looks after a broken connection. You may call again. If the lease is lost at its deadline, the library releases
- *    what the backend may still keep.
+ *    was last acquired or extended; INDETERMINATE also if `migrate`, phase both, has extended it on one side, and the other
+ *    side refuses that ttl. You hold the lease until its deadline as before, but the backend may keep the name for you for
+ *    longer. The lease is SUSPECT until the backend answers that you hold it: to a call, to the library's next renewal, if it
+ *    has any, or when the library checks the claim after it has reconnected. You may call again. If the lease is lost at its
+ *    deadline, the library releases what the backend may still keep.
  * BACKEND: the backend refused; the deadline is as before. INVALID: not a lease; a lease that the library renews; a ttl that
  *    the driver does not take (`max_ttl` of redlock); or another thread extends or releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
 
-/* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
- * wait for a shared lease get it, but for those that wait behind an exclusive caller. The lease keeps its token and its
+/* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between. Callers that
+ * wait for a shared lease get it, except those queued behind an exclusive caller. The lease keeps its token and its
  * deadline. There is no upgrade, because two shared holders that both want to upgrade would wait for each other forever.
  * OK: it is shared, without permits (or it was shared already, and is as it was). LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`. You still hold the lease; the library repeats the
@@ -328,10 +328,10 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
  * names that are smaller (byte by byte); so acquire names that belong together in one call, not one call after the other.
  * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names: it may
  * be nearly over when the call returns OK. Look at mortise_remaining_ms().
- * on_state is called for a lease only once the call has all of them: possibly just before it returns, with SUSPECT if the lease
- * has become that by then.
- * Returns the statuses of mortise_acquire(); the message says which name failed. INDETERMINATE, not UNREACHABLE: also if one name
- * could not be reached, and a request for another one may have been executed, or may still be. INVALID: also if a name is given
+ * on_state is called for a lease only once the call has all of them. If a lease is already SUSPECT then, on_state may be called
+ * just before the call returns.
+ * Returns the statuses of mortise_acquire(); the message says which name failed. It returns INDETERMINATE, and not UNREACHABLE, if
+ * one name was unreachable and a request for another name may have been executed, or may still be. INVALID: also if a name is given
  * twice. The leases that a call has when it fails are released in the background, as by mortise_release_nowait(). */
 MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
                                                 size_t n, const mortise_options *options,

@@ -624,7 +624,7 @@ public:
      * captured, and a little memory is never freed. To find out, call close(): it returns CLOSING.
      *
      * Not with fd() inside a callback of another client, while something of this one is under way: a callback may not
-     * dispatch, so what this client has not told yet is never told. Destroy it after dispatch() has returned. */
+     * dispatch, so callbacks that are not yet delivered are never called. Destroy it after dispatch() has returned. */
     ~client()
     {
         if (home_)
