@@ -77,14 +77,14 @@ fi
 
 what "the units"
 mkdir "$DIR/units"
-for unit in nightly.service nightly.timer worker.service mortise-witness-app.service; do
+for unit in nightly.service nightly.timer worker.service mortise-witness@.service; do
     block "systemd $unit" >"$DIR/printed"
     yes "$unit is printed" [ -s "$DIR/printed" ]
     # the program stands where this one is
     sed "s|/usr/bin/mortise|$BIN|" "$DIR/printed" >"$DIR/units/$unit"
 done
 if command -v systemd-analyze >/dev/null; then
-    for unit in nightly.service nightly.timer worker.service mortise-witness-app.service; do
+    for unit in nightly.service nightly.timer worker.service mortise-witness@.service; do
         systemd-analyze verify --man=no "$DIR/units/$unit" >"$DIR/out" 2>&1
         same "systemd-analyze verify $unit" 0 $?
         same "nothing to complain about" "" "$(grep -F "$unit" "$DIR/out")"
@@ -127,6 +127,11 @@ job = yaml.safe_load(sys.stdin)
 command = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
 sys.exit(command[:2] != ["mortise", "run"])'
     same "is YAML, and its command a run" 0 $?
+    block "yaml deployment" | python3 -c 'import sys, yaml
+pod = yaml.safe_load(sys.stdin)["spec"]["template"]["spec"]
+worker = pod["containers"][0]
+sys.exit(worker["command"][:2] != ["mortise", "run"] or "livenessProbe" in worker)'
+    same "so is that of the deployment" 0 $?
 else
     printf 'not checked here: the manifest (no YAML reader)\n'
 fi
