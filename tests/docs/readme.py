@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """readme.py - checks that README.md and docs/install.md are true of this build: the C program, shell lines and configs, with
-other paths and a stand-in for backup.sh, and the C++ program of docs/cxx.md. commands.py repeats this word by word with an installed build.
+other paths and a stand-in for backup.sh, the C++ program of docs/cxx.md and the C program of docs/states.md. commands.py repeats
+the former word by word with an installed build.
 Also compares the table of drivers with the drivers, checks that the named documents exist, and compares README.zh-CN.md:
 section by section, row by row, everything but the words. Needs the build, $MORTISE_CC, $MORTISE_CXX."""
 import json
@@ -62,6 +63,11 @@ def check_program(program, text):
 def check_c(readme):
     block, = blocks(readme, "c")
     check_program(compiled(os.environ["MORTISE_CC"], "readme.c", block, "-std=c11"), r"^working, token [1-9]")
+
+
+def check_states():
+    block, = blocks(read("docs/states.md"), "c")
+    check_program(compiled(os.environ["MORTISE_CC"], "states.c", block, "-std=gnu11"), r"^step 1, token [1-9]\d*\n(.*\n){2}$")
 
 
 def check_cxx():
@@ -167,6 +173,7 @@ def check_chinese(readme, chinese):
 def main():
     readme, chinese, install = read("README.md"), read("README.zh-CN.md"), read("docs/install.md")
     check_c(readme)
+    check_states()
     check_cxx()
     check_shell(readme, install)
     check_config(install)

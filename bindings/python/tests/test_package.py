@@ -53,6 +53,15 @@ def test_ten_lines(tmp_path, page):
     assert "sqlite" in command("drivers", env=environment).stdout
 
 
+def test_states(tmp_path):
+    [program] = blocks("docs/states.md", "python")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MORTISE_")}
+    environment["MORTISE_CONFIG"] = f"sqlite:{tmp_path}/locks.db"
+    done = subprocess.run([VENV / "bin/python", "-W", "error", "-c", program], capture_output=True, text=True, env=environment,
+                          check=False)
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"(step \d token \d+\n){3}", done.stdout)
+
+
 @pytest.mark.parametrize("name, printed", [("nightly", r"working, token \d+"), ("crowd", "1000 tasks; four at a time"),
                                            ("counter", "200 of 200")])
 def test_examples(tmp_path, name, printed):
