@@ -223,7 +223,7 @@ static int read_text(const struct migrate_file *file, const char *key, char *to,
         return EXIT_BAD_CONFIG;
     }
     if (memchr(value.at, '$', value.length) != NULL || !copy(value, to)) {
-        say("%s: [%s] %s must stand in the file as it is, not come from elsewhere", shown,
+        say("%s: [%s] %s must be written in the file itself, not come from elsewhere", shown,
             file->section, key);
         return EXIT_BAD_CONFIG;
     }

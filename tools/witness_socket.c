@@ -60,7 +60,7 @@ static bool check_folder(const char *folder, int *code)
         fail(code, EXIT_SYSTEM, folder, strerror(errno));
     else if (!S_ISDIR(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077) != 0)
         fail(code, EXIT_BAD_CONFIG, folder,
-             "the folder of the socket must belong to this user and be closed to all others "
+             "the directory of the socket must belong to this user and be closed to all others "
              "(chmod 700)");
     else
         return true;

@@ -40,7 +40,7 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_DURABLE] =
         BOOL("durable", "yes",
              "yes: refuse a server that may lose what it has committed when its host "
-             "crashes (innodb_flush_log_at_trx_commit, sync_binlog); no: use it all the same"),
+             "crashes (innodb_flush_log_at_trx_commit, sync_binlog); no: use it anyway"),
     [OPTION_CONNECT_TIMEOUT] = REMOTE_CONNECT_TIMEOUT,
     [OPTION_COMMAND_TIMEOUT] = REMOTE_COMMAND_TIMEOUT,
     [OPTION_LOCK_TIMEOUT] = REMOTE_LOCK_TIMEOUT,

@@ -156,9 +156,10 @@ static mortise_status open_wake_folder(struct driver *driver, mortise_error *err
     driver->wake_folder = path_open_wake_folder(driver);
     if (driver->wake_folder >= 0)
         return MORTISE_OK;
-    return fault_error(error, MORTISE_CONFIG, 0, false,
-                       "the folder %s-wake, where waiting processes are told, cannot be made: %m",
-                       driver->path);
+    return fault_error(
+        error, MORTISE_CONFIG, 0, false,
+        "the directory %s-wake, where waiting processes are notified, cannot be made: %m",
+        driver->path);
 }
 
 static int is_overdue(void *argument)

@@ -128,8 +128,8 @@ mortise_status filesystem_check(const char *folder, mortise_error *error)
         int code = errno;
         if (fd >= 0)
             close(fd);
-        return fault_error(error, MORTISE_CONFIG, code, false, "the folder %s cannot be opened: %s",
-                           folder, strerror(code));
+        return fault_error(error, MORTISE_CONFIG, code, false,
+                           "the directory %s cannot be opened: %s", folder, strerror(code));
     }
     const char *kind = foreign(fd, (uint32_t)about.f_type, type, sizeof(type));
     close(fd);
@@ -137,7 +137,7 @@ mortise_status filesystem_check(const char *folder, mortise_error *error)
         return MORTISE_OK;
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
-        "the folder %s is not on a local disk (%s), where locks and shared memory do "
+        "the directory %s is not on a local disk (%s), where locks and shared memory do "
         "not reach other hosts; choose another path, or set filesystem = any if no "
         "other host uses it",
         folder, kind);

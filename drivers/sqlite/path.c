@@ -18,7 +18,7 @@ static mortise_status wrong(mortise_error *error, int code, const char *what, co
 {
     return fault_error(error, MORTISE_CONFIG, code, false, "%s %s: %s%s", what, path,
                        strerror(code),
-                       code == ENOENT ? "; make the folder, or set another path"
+                       code == ENOENT ? "; make the directory, or set another path"
                                       : "; use another path, or permit it to this user");
 }
 
@@ -53,7 +53,7 @@ static mortise_status default_path(char *path, size_t size, mortise_error *error
     if (given == NULL || given[0] != '/') {
         if (!home_of_user(home, sizeof(home)))
             return fault_error(error, MORTISE_CONFIG, 0, false,
-                               "no home folder to keep the locks in: set `path`");
+                               "no home directory to keep the locks in: set `path`");
         given = home;
     }
     return fits(snprintf(path, size, "%s/.local/state/mortise/locks.db", given), size, error);
@@ -66,7 +66,7 @@ static mortise_status make_folders(const char *path, mortise_error *error)
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
         if (mkdir(folder, 0700) != 0 && errno != EEXIST && access(folder, F_OK) != 0)
-            return wrong(error, errno, "cannot make the folder", folder);
+            return wrong(error, errno, "cannot make the directory", folder);
     }
     return MORTISE_OK;
 }
@@ -76,14 +76,14 @@ static mortise_status check_default_folder(const char *folder, mortise_error *er
 {
     struct stat about;
     if (stat(folder, &about) != 0)
-        return wrong(error, errno, "cannot use the folder", folder);
+        return wrong(error, errno, "cannot use the directory", folder);
     if (about.st_uid == geteuid() && (about.st_mode & 022) == 0)
         return MORTISE_OK;
-    return fault_error(error, MORTISE_CONFIG, 0, false,
-                       "the folder %s must belong to uid %ld, and nobody else may write in it (it "
-                       "belongs to uid %ld, mode %03o); or set `path`",
-                       folder, (long)geteuid(), (long)about.st_uid,
-                       (unsigned)about.st_mode & 07777u);
+    return fault_error(
+        error, MORTISE_CONFIG, 0, false,
+        "the directory %s must belong to uid %ld, and nobody else may write in it (it "
+        "belongs to uid %ld, mode %03o); or set `path`",
+        folder, (long)geteuid(), (long)about.st_uid, (unsigned)about.st_mode & 07777u);
 }
 
 /* An absolute path, with symbolic links resolved: what is beside the file (log, inboxes) must be the same for all
@@ -100,7 +100,7 @@ static mortise_status resolve(struct driver *driver, const char *path, char *fol
             return fits(-1, 0, error);
         snprintf(file, sizeof(file), "%.*s", slash == path ? 1 : (int)(slash - path), path);
         if (realpath(file, folder) == NULL)
-            return wrong(error, errno, "cannot use the folder", file);
+            return wrong(error, errno, "cannot use the directory", file);
         return fits(snprintf(driver->path, sizeof(driver->path), "%s%s",
                              strcmp(folder, "/") == 0 ? "" : folder, slash),
                     sizeof(driver->path), error);

@@ -97,20 +97,20 @@ static mortise_status check_folder(const char *folder, bool above, mortise_error
 {
     struct stat about;
     if (stat(folder, &about) != 0)
-        return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use the folder %s: %s",
+        return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use the directory %s: %s",
                            folder, strerror(errno));
     bool owned = is_trusted(about.st_uid) || (above && is_unmapped(about.st_uid));
     if (owned && !others_may_write(&about)) {
         if (!acl_may_write(folder, &about))
             return MORTISE_OK;
         return fault_error(error, MORTISE_CONFIG, 0, false,
-                           "the folder %s has an ACL, by which others may write it and exchange "
+                           "the directory %s has an ACL, by which others may write it and exchange "
                            "the database: remove it (setfacl -b), " HOW_TO_SHARE,
                            folder);
     }
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
-        "others may write the folder %s (it belongs to uid %ld, its mode is %04o) and "
+        "others may write the directory %s (it belongs to uid %ld, its mode is %04o) and "
         "exchange the database: chown or chmod it, " HOW_TO_SHARE,
         folder, (long)about.st_uid, (unsigned)about.st_mode & 07777u);
 }

@@ -60,11 +60,12 @@ static bool has_folder(struct driver *driver)
     int code = errno;
     bool found = renewed || inbox_folder_is_in_place(driver);
     if (!found && !driver->folder_failed)
-        driver->locks.host->log(driver->locks.host, 4,
-                                "%s-wal is not copied into the database any more, and grows: the "
-                                "folder %s-wake was removed or replaced, and cannot be opened or "
-                                "made: %s",
-                                driver->path, driver->path, strerror(code));
+        driver->locks.host->log(
+            driver->locks.host, 4,
+            "%s-wal is not copied into the database any more, and grows: the "
+            "directory %s-wake was removed or replaced, and cannot be opened or "
+            "made: %s",
+            driver->path, driver->path, strerror(code));
     driver->folder_failed = !found;
     return found;
 }

@@ -127,7 +127,7 @@ place() { # PATH PATTERN: what a path of sqlite is refused with
     refused 78 "place.conf:5: \\[sqlite:a\\] path: $2" -C "$DIR/place.conf" run x -- true
 }
 place locks.db '"locks.db"; expected the absolute path'
-place "$DIR/none/locks.db" "cannot use the folder $DIR/none: No such file"
+place "$DIR/none/locks.db" "cannot use the directory $DIR/none: No such file"
 place "$DIR/bad.conf/locks.db" "cannot use .*bad.conf.*: Not a directory"
 place "$DIR" '.*is not a file'
 if [ "$(id -u)" -ne 0 ]; then
@@ -136,7 +136,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 printf '[mortise]\ndriver = sqlite\n[sqlite]\nmode = 0800\n' >"$DIR/mode.conf"
 refused 78 'mode.conf:4: \[sqlite\] mode is "0800"' -C "$DIR/mode.conf" run x -- true
-refused 78 ': path: cannot use the folder' -C "sqlite:$DIR/none/locks.db" run x -- true
+refused 78 ': path: cannot use the directory' -C "sqlite:$DIR/none/locks.db" run x -- true
 mkdir "$DIR/folder.conf"
 refused 78 'folder.conf' -C "$DIR/folder.conf" run x -- true
 refused 78 '.' -C 'nosuchscheme://host/' run x -- true

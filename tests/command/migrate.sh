@@ -290,7 +290,7 @@ bad 'to is missing' '[migrate]' 'phase = old' 'from = sqlite:a'
 bad 'the phase is not old, both or new' '[migrate]' 'phase = odl' 'from = sqlite:a' 'to = sqlite:b'
 bad 'from and to are the same' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:a'
 # shellcheck disable=SC2016 # as it stands there
-bad 'phase must stand in the file' '[migrate]' 'phase = ${PHASE}' 'from = sqlite:a' 'to = sqlite:b'
+bad 'phase must be written in the file' '[migrate]' 'phase = ${PHASE}' 'from = sqlite:a' 'to = sqlite:b'
 bad 'presence' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:b' 'presence = soon'
 bad 'several sections' '[migrate:x]' 'phase = old' '[migrate:y]' 'phase = old'
 bad 'no section \[sqlite:c\]' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:c'

@@ -38,7 +38,7 @@ sed -i 's/to = sqlite:b/to = sqlite:a/' "$DIR/mortise.conf"
 mistake "a migration to itself" 78 'same section' 'mortise.conf: \[migrate\]' '`from` and `to`' -C "$DIR/mortise.conf" run x -- true
 
 what "sqlite"
-url "a folder that is missing" 78 'No such file' "$DIR/none" 'make the folder, or set another path' "sqlite:$DIR/none/locks.db"
+url "a folder that is missing" 78 'No such file' "$DIR/none" 'make the directory, or set another path' "sqlite:$DIR/none/locks.db"
 url "a relative path" 78 'expected the absolute path' 'path: "locks.db"' 'absolute path of a file' sqlite:locks.db
 echo "no database, but long enough that SQLite looks at it" >"$DIR/junk.db"
 url "a file that is no database" 69 'no SQLite database' "$DIR/junk.db" 'use another path' "sqlite:$DIR/junk.db"

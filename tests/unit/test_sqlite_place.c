@@ -51,7 +51,7 @@ static void test_bad_settings(void)
     path = "/";
     refused(MORTISE_CONFIG, "expected the absolute path", NULL, NULL);
     path = "/no/such/folder/locks.db";
-    refused(MORTISE_CONFIG, "cannot use the folder /no/such/folder", NULL, NULL);
+    refused(MORTISE_CONFIG, "cannot use the directory /no/such/folder", NULL, NULL);
     path = folder;
     refused(MORTISE_CONFIG, "is not a file", NULL, NULL);
     path = database("mode");

@@ -163,7 +163,7 @@ static void test_folder_of_others(void)
         CU_ASSERT_EQUAL(chown(place, 0, NOBODY), 0); /* not of a group that only this user is in */
     CU_ASSERT_EQUAL(chmod(place, 0770), 0);
     if (geteuid() == 0)
-        assert_refused(place, "others may write the folder", "no");
+        assert_refused(place, "others may write the directory", "no");
     CU_ASSERT_EQUAL(chmod(place, 0777), 0);
     assert_refused(place, "its mode is 0777", "no");
     assert_accepted("yes");

@@ -23,9 +23,9 @@ static void test_private_group(void)
     assert_refused(place, "its mode is 2777", "no");
     CU_ASSERT_EQUAL(chmod(place, 0775), 0);
     CU_ASSERT_EQUAL(chown(place, 0, 1), 0); /* another user's private group */
-    assert_refused(place, "others may write the folder", "no");
+    assert_refused(place, "others may write the directory", "no");
     CU_ASSERT_EQUAL(chown(place, 0, 100), 0); /* "users", or a group without a name */
-    assert_refused(place, "others may write the folder", "no");
+    assert_refused(place, "others may write the directory", "no");
     assert_accepted("yes");
 }
 
@@ -63,7 +63,7 @@ static void test_folder_above(void)
     CU_ASSERT_EQUAL(mkdir(inner, 0700), 0);
     assert_accepted("no");
     CU_ASSERT_EQUAL(chmod(outer, 0777), 0);
-    assert_refused(outer, "others may write the folder", "no");
+    assert_refused(outer, "others may write the directory", "no");
     assert_accepted("yes");
     CU_ASSERT_EQUAL(chmod(outer, 01777), 0); /* ours stays ours there, as in /tmp */
     assert_accepted("no");

@@ -60,7 +60,7 @@ static bool read_host(struct endpoint *endpoint, const char *text, size_t length
     *problem = "a host name or address of 1 to 255 bytes is expected; an IPv6 address in brackets";
     if (!read || strpbrk(endpoint->host, " \t\n@/[]") != NULL)
         return false;
-    *problem = "after the host ':' and a port (1 to 65535) are expected; an IPv6 address stands in "
+    *problem = "after the host ':' and a port (1 to 65535) are expected; an IPv6 address goes in "
                "brackets";
     if (used < length)
         return text[used] == ':' && read_port(endpoint, text + used + 1, length - used - 1);
