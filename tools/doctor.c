@@ -113,13 +113,18 @@ static void show_clock(struct report *report)
 static void show_witness(struct report *report, mortise_client *client)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t length = mortise_witness_path(client, address.sun_path, sizeof address.sun_path);
+    char path[256], detail[400]; /* or why there is none */
+    const size_t length = mortise_witness_path(client, path, sizeof path);
 
     if (length == 0 || length >= sizeof address.sun_path) {
-        report_line(report, "witness", LEVEL_NOTE,
-                    "off: if a holder crashes, others wait until its ttl or session ends");
+        snprintf(detail, sizeof detail,
+                 "off: if a holder crashes, others wait until its ttl or session ends. The reason: "
+                 "%s",
+                 path);
+        report_line(report, "witness", LEVEL_NOTE, detail);
         return;
     }
+    memcpy(address.sun_path, path, length + 1);
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const bool there = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0)

@@ -7,6 +7,7 @@
 #include "output.h"
 #include "signal_set.h"
 #include "text.h"
+#include "witness_ask.h"
 
 #include <errno.h>
 #include <getopt.h>

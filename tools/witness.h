@@ -126,8 +126,6 @@ int peers_serve(int listener, int signals);
 
 /* ---- witness_socket.c ------------------------------------------------------------------------------- */
 
-/* Where the witness of this user listens. False: nowhere. */
-bool witness_default_path(char *path, size_t size);
 /* The listening socket: from systemd, or made at path. -1: *code is set, and the reason was printed. */
 int witness_listen(const char *path, int *code);
 /* Removes what witness_listen() made. */

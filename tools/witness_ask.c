@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,15 +16,32 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static char path[108]; /* "": the witness is off */
+static char path[108]; /* "": nowhere */
 static int connection = -1;
 static bool tried; /* to connect, since the last answer or the beginning of this listing */
 static bool hangs; /* it did not answer in time */
 static bool never;
 
+bool witness_default_path(char *buffer, size_t size)
+{
+    const char *folder = getenv("XDG_RUNTIME_DIR");
+    int length;
+    if (geteuid() == 0)
+        length = snprintf(buffer, size, "/run/mortise/witness.sock");
+    else if (folder != NULL && folder[0] == '/')
+        length = snprintf(buffer, size, "%s/mortise/witness.sock", folder);
+    else
+        length =
+            snprintf(buffer, size, "/run/user/%lu/mortise/witness.sock", (unsigned long)geteuid());
+    return length > 0 && (size_t)length < size;
+}
+
 void witness_ask_begin(mortise_client *client)
 {
-    if (mortise_witness_path(client, path, sizeof path) >= sizeof path)
+    const size_t length = mortise_witness_path(client, path, sizeof path);
+
+    /* A client that uses no witness may look at holders that use one: their configuration may be another. */
+    if (length == 0 ? !witness_default_path(path, sizeof path) : length >= sizeof path)
         path[0] = '\0';
 }
 

@@ -21,20 +21,6 @@ enum { BACKLOG = 4096, FROM_SYSTEMD = 3 };
 
 static struct sockaddr_un made; /* what was made; sun_path "": nothing */
 
-bool witness_default_path(char *path, size_t size)
-{
-    const char *folder = getenv("XDG_RUNTIME_DIR");
-    int length;
-    if (geteuid() == 0)
-        length = snprintf(path, size, "/run/mortise/witness.sock");
-    else if (folder != NULL && folder[0] == '/')
-        length = snprintf(path, size, "%s/mortise/witness.sock", folder);
-    else
-        length =
-            snprintf(path, size, "/run/user/%lu/mortise/witness.sock", (unsigned long)geteuid());
-    return length > 0 && (size_t)length < size;
-}
-
 static int fail(int *code, int exit_code, const char *path, const char *why)
 {
     char shown[QUOTED_SIZE];

@@ -29,10 +29,13 @@ static bool read_setting(const char *text, struct witness_link *link, bool *off,
 {
     *off = strcmp(text, "off") == 0;
     *required = strcmp(text, "required") == 0;
+    link->unused = *off ? "witness = off" : NULL;
     if (*off)
         return true;
     if (text[0] != '/') {
         *off = !link_default_path(link->path) && !*required;
+        if (*off)
+            link->unused = "XDG_RUNTIME_DIR is too long for a socket in it";
         return *required || strcmp(text, "auto") == 0;
     }
     link->asked_for = true;
@@ -49,8 +52,8 @@ static const char *obstacle(const struct client *client, struct witness_link *li
         link->text[0] = '\0';
         if (link->given) /* it knows the configuration */
             return NULL;
-        return "another process cannot open this configuration: a URL with a password, or a file "
-               "that is gone; use a config file";
+        return "another process cannot open this configuration: a URL with a password, a pipe, or "
+               "a file that is gone; use a config file";
     }
     link->text_len = strlen(link->text);
     return NULL;
@@ -65,6 +68,7 @@ static mortise_status begin(struct client *client, bool required, mortise_error 
         return failed(error, MORTISE_NOTSUP, "%s: [mortise] witness = required: %s",
                       config_source(client->config), no);
     if (no != NULL) {
+        link->unused = no;
         own_fd_close(&link->socket);
         return MORTISE_OK;
     }
@@ -88,7 +92,10 @@ mortise_status witness_begin(struct client *client, const struct open_how *how,
     const char *text = client->core_values[CORE_WITNESS].text;
     bool off = how->witness == WITNESS_NONE, required = false;
     client->locks.area.file.fd = link->socket.fd = -1;
+    if (how->witness == WITNESS_NONE)
+        link->unused = "opened without one";
     if (how->witness == WITNESS_GIVEN) {
+        link->unused = "it was given";
         off = strcmp(text, "off") == 0;
         link->given = true;
         link->socket = own_fd_of(how->socket);
@@ -138,9 +145,11 @@ size_t mortise_witness_path(mortise_client *handle, char *buffer, size_t size)
         buffer[0] = '\0';
     if (client_enter(handle, &client, NULL) != MORTISE_OK)
         return 0;
-    int length = snprintf(buffer, size, "%s", client->locks.witness.path);
+    const struct witness_link *link = &client->locks.witness;
+    int length = snprintf(buffer, size, "%s", link->unused == NULL ? link->path : link->unused);
+    size_t path_length = link->unused == NULL ? (size_t)length : 0;
     client_leave(client);
-    return (size_t)length;
+    return path_length;
 }
 
 uint64_t mortise_config_print(mortise_client *handle)

@@ -18,7 +18,7 @@ void config_free(struct config *config);
 /* A path, "sqlite:/path" (a URL less its user, password and secret query keys), or "built-in defaults". */
 const char *config_source(const struct config *config);
 /* Writes how another process of this user names the same config: an absolute path, a URL, or "" (the defaults). False: it
- * has secrets that only this process was given, or the file is gone, or it does not fit. */
+ * has secrets that only this process was given, or the file is a pipe or gone, or it does not fit. */
 bool config_for_others(const struct config *config, char *text, size_t size);
 /* A number that differs if another process reads something else under that name. */
 uint64_t config_print(const struct config *config);

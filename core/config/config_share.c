@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The key that says where the default driver keeps its data; in a URL, the path says it, too. */
@@ -13,6 +14,10 @@
 static bool name_file(const struct config *config, char *text, size_t size)
 {
     char path[PATH_MAX];
+    if (S_ISFIFO(
+            config
+                ->file_mode)) /* a pipe is read once; another process would wait in it, or take what is not its own */
+        return false;
     if (realpath(config->source, path) == NULL)
         return false;
     int length = snprintf(text, size, "%s%s%s", path, config->section_named ? "#" : "",

@@ -56,6 +56,7 @@ struct witness_link {
     int64_t answer_ns;        /* GREETED: late from then on */
     uint64_t seed;            /* for pauses */
     char path[108];           /* of a sockaddr_un */
+    const char *unused;       /* why there is no socket to look for a witness at; NULL: there is one, or no client yet */
     /* of HELLO */
     uint64_t print;
     int64_t crash_delay_ms;

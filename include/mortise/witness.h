@@ -147,8 +147,9 @@ MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket,
  * observers and no witness of its own, and `require`, which says what that process needs, is not looked at. */
 MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_client **client, mortise_error *error);
 
-/* Writes the path of the socket at which this client looks for its witness; "" if it looks for none. Writes at most size
- * bytes, including the NUL; returns the length without it. */
+/* Writes the path of the socket at which this client looks for its witness, and returns its length without the NUL. 0: it
+ * looks for none; then this writes why, in words ("witness = off"), or "" if the client was closed. Writes at most size
+ * bytes, including the NUL. */
 MORTISE_API size_t mortise_witness_path(mortise_client *client, char *buffer, size_t size);
 /* A number that is the same if two clients were opened with the same configuration, environment variables included. A
  * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */

@@ -29,7 +29,11 @@ else
     printf 'not checked: a boot id of its own (no namespaces)\n'
 fi
 "$BIN" -C "$WHERE?witness=off" doctor >"$DIR/out"
-has_line "without a witness" "$DIR/out" '^witness +note +off'
+has_line "without a witness" "$DIR/out" '^witness +note +off: .*: witness = off$'
+mkfifo "$DIR/pipe"
+printf '[mortise]\ndriver = sqlite\n[sqlite]\npath = %s\n' "$DIR/doctor.db" >"$DIR/pipe" &
+"$BIN" -C "$DIR/pipe" doctor >"$DIR/out"
+has_line "a config that only this process could read" "$DIR/out" '^witness +note +off: .*: another process cannot open'
 "$BIN" -C "$WHERE" doctor --json >"$DIR/out"
 if command -v python3 >/dev/null; then
     yes "--json" python3 -c 'import json,sys
@@ -65,6 +69,7 @@ if start redis redis replicas=1; then
     ask redis ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config
     WHERE=redis://blind:pw@${WHERE#redis://}
     doctor "a user without INFO" 0 '^settings +note +this user may not run INFO'
+    has_line "a URL with a password" "$DIR/out" '^witness +note +off: .*: another process cannot open .*; use a config file'
     server kill redis
     doctor "no server" 69 '^server +wrong'
 fi

@@ -19,12 +19,12 @@ end_witness() {
 }
 
 # A holder that is no `mortise run`, which has a witness of its own.
-new_taker() {
+new_taker() { # [COMMAND that starts it]
     [ -z "${TAKER:-}" ] || exec {TAKER}>&-
     rm -f "$DIR/taker.in"
     mkfifo "$DIR/taker.in"
     : >"$DIR/taker.out"
-    "$MORTISE_BUILD_DIR/tests/taker" "$DIR/own.conf" <"$DIR/taker.in" >>"$DIR/taker.out" 2>>"$DIR/taker.err" &
+    "$@" "$MORTISE_BUILD_DIR/tests/taker" "$DIR/own.conf" <"$DIR/taker.in" >>"$DIR/taker.out" 2>>"$DIR/taker.err" &
     exec {TAKER}>"$DIR/taker.in"
     until_true lines_in "$DIR/taker.out" 1 || wrong "it does not start: $(cat "$DIR/taker.err")"
     answers=1
@@ -71,6 +71,40 @@ what "no witness again"
 end_witness
 acquire "${N}w3"
 shown "${N}w3" false
+
+# The witness of this user, looked for by an operator with another configuration than the holder's.
+in_place() {
+    "$@"
+}
+mkdir -m 700 "$DIR/run"
+if [ "$(id -u)" != 0 ]; then
+    export XDG_RUNTIME_DIR=$DIR/run
+    PLACED=1
+elif unshare -m true 2>/dev/null; then # root's is in /run: a /run of our own
+    in_place() {
+        # shellcheck disable=SC2016 # for the shell in the namespace
+        exec unshare -m sh -c 'mount --bind "$0" /run && exec "$@"' "$DIR/run" "$@"
+    }
+    PLACED=1
+fi
+sees() { # WITNESSED
+    [ "$(in_place "$BIN" -C "$UNUSED" status --json "${N}far" | sed -n 's/.*"witnessed":\([a-z]*\).*/\1/p')" = "$1" ]
+}
+what "an operator whose configuration uses no witness"
+if [ -n "${PLACED:-}" ]; then
+    printf '%s\n' '[mortise]' 'driver = sqlite' '[sqlite]' "path = $DIR/own/locks.db" >"$DIR/own.conf"
+    UNUSED="sqlite:$DIR/own/locks.db?witness=off"
+    in_place "$BIN" witness 2>"$DIR/witness.err" &
+    WITNESS=$!
+    until_true holds "$DIR/witness.err" 'listens on' || wrong "it does not listen: $(cat "$DIR/witness.err")"
+    new_taker in_place
+    acquire "${N}far"
+    yes "sees that the holder is watched" until_true sees true
+    end_witness
+    yes "and that it is not" until_true sees false
+else
+    printf 'not checked: no namespaces\n'
+fi
 
 kill -TERM $watcher
 same_code "TERM ends it" 143 $watcher

@@ -177,6 +177,34 @@ static void test_settings(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
+/* Where a client looks for its witness, or why nowhere. */
+static void test_path(void)
+{
+    char text[200], small[8];
+    mortise_client *client;
+    snprintf(path, sizeof(path), "%s/w", rig_folder);
+    snprintf(config, sizeof(config), "witness = %s\n", path);
+    rig_open(&rig, config);
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, text, sizeof(text)), strlen(path));
+    CU_ASSERT_STRING_EQUAL(text, path);
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, small, sizeof(small)), strlen(path));
+    CU_ASSERT_EQUAL(strlen(small), sizeof(small) - 1);
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, NULL, 0), strlen(path));
+    CU_ASSERT_EQUAL(mortise_open_for_dead(mortise_config_source(rig.handle), &client, NULL),
+                    MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_witness_path(client, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, "opened without one");
+    mortise_close(client, NULL);
+    rig_close(&rig);
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, "");
+
+    rig_open(&rig, "witness = off\n");
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, "witness = off");
+    rig_close(&rig);
+}
+
 /* What opening with witness = required waits for, and what it says if that does not come. */
 static void test_required(void)
 {
@@ -221,6 +249,7 @@ int main(void)
         {"the witness hangs", test_hangs},
         {"descriptors that the program closed", test_closed_by_the_program},
         {"settings", test_settings},
+        {"its path", test_path},
         {"required", test_required},
         CU_TEST_INFO_NULL,
     };
