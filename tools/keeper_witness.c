@@ -12,7 +12,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,9 +117,28 @@ static bool is_file(int fd)
     return fstat(fd, &about) == 0 && (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode));
 }
 
+/* A lock of the file that this descriptor, or a copy of it, has: an outer flock(1), say, which would not end before the keeper. */
+static bool bears_lock(int fd)
+{
+    char path[40], text[512];
+
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    const int info = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = info < 0 ? 0 : read(info, text, sizeof text - 1);
+    if (info >= 0)
+        close(info);
+    text[length > 0 ? length : 0] = '\0';
+    return strstr(text, "\nlock:") != NULL;
+}
+
+static bool may_be_read(int fd)
+{
+    return is_file(fd) && !bears_lock(fd);
+}
+
 static bool is_needed(const struct keeper_witness *witness, int fd)
 {
-    return fd == witness->socket || fd == witness->pidfd || fd == witness->area || is_file(fd);
+    return fd == witness->socket || fd == witness->pidfd || fd == witness->area || may_be_read(fd);
 }
 
 static void let_go(const struct keeper_witness *witness)
@@ -127,7 +148,7 @@ static void let_go(const struct keeper_witness *witness)
     struct dirent *entry;
 
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && nothing >= 0; fd++) {
-        if (!is_file(fd))
+        if (!may_be_read(fd))
             dup2(nothing, fd);
     }
     while (folder != NULL && (entry = readdir(folder)) != NULL) {

@@ -101,6 +101,24 @@ yes "it lives after the ttl; then the wrapper ends with 0, and the lock is free"
 if can_freeze; then
     MORTISE_CONFIG=$(slow_to_give_up)
     export MORTISE_CONFIG
+    what "kill -9 of the wrapper while the backend does not answer: an outer flock does not wait for the keeper"
+    : >"$DIR/outer"
+    exec 9>>"$DIR/outer"
+    flock 9
+    "$BIN" run --ttl 10m "${N}o" -- sh -c "$waits" 2>"$DIR/full" &
+    wrapper=$!
+    started
+    exec 9>&-
+    no "the command has the outer lock" flock -n "$DIR/outer" true
+    keeper=$(keeper_of $wrapper)
+    freeze
+    kill -KILL $wrapper
+    until_true gone "$COMMAND"
+    yes "the outer lock is free" until_true flock -n "$DIR/outer" true
+    yes "the keeper still waits for the backend" alive "$keeper"
+    thaw
+    yes "the lock is free" until_true is_free "${N}o"
+    wait $wrapper 2>/dev/null
     what "a signal while the release hangs"
     "$BIN" run "${N}c" -- sh -c "$waits" 2>"$DIR/full" &
     wrapper=$!
