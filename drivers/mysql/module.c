@@ -48,15 +48,27 @@ static const mortise_option options[OPTION_COUNT] = {
 
 /* ---- libmariadb -------------------------------------------------------------------------------- */
 
+/* What it reads from its environment, by getenv, and what matters with what this driver passes to it: where plugins are, which
+ * are loaded, and (Connector/C 3.4 and later, at each connection) that no certificate is checked. The caller of a set-uid
+ * program would run code in it, or learn the password (R11). A host or socket, a port and a password are always passed, so
+ * MYSQL_PWD, MYSQL_TCP_PORT and M…_UNIX_PORT are not used; HOME, MYSQL_HOME and MARIADB_HOME only with option files. */
+static mortise_status check_environment(mortise_error *error)
+{
+    if (getauxval(AT_SECURE) == 0)
+        return MORTISE_OK;
+    if (getenv("MARIADB_PLUGIN_DIR") == NULL && getenv("LIBMYSQL_PLUGINS") == NULL &&
+        getenv("MARIADB_TLS_DISABLE_PEER_VERIFICATION") == NULL)
+        return MORTISE_OK;
+    return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
+                       "MARIADB_PLUGIN_DIR, LIBMYSQL_PLUGINS and "
+                       "MARIADB_TLS_DISABLE_PEER_VERIFICATION must not be set in a set-uid "
+                       "program: libmariadb obeys them");
+}
+
 /* It ignores SIGPIPE for the whole process when it begins; that is for the application to decide. */
 static mortise_status begin_library(mortise_error *error)
 {
     struct sigaction before;
-    if (getauxval(AT_SECURE) != 0 &&
-        (getenv("MARIADB_PLUGIN_DIR") != NULL || getenv("LIBMYSQL_PLUGINS") != NULL))
-        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
-                           "MARIADB_PLUGIN_DIR and LIBMYSQL_PLUGINS must not be set in a set-uid "
-                           "program");
     sigaction(SIGPIPE, NULL, &before);
     int failed = mysql_library_init(0, NULL, NULL);
     sigaction(SIGPIPE, &before, NULL);
@@ -105,7 +117,9 @@ static struct driver *make_driver(const mortise_open_args *args)
 
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
-    mortise_status status = begin_library(error);
+    mortise_status status = check_environment(error);
+    if (status == MORTISE_OK)
+        status = begin_library(error);
     if (status != MORTISE_OK)
         return status;
     struct driver *driver = make_driver(args);

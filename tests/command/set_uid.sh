@@ -118,6 +118,12 @@ if there mysql; then
     hostile MARIADB_PLUGIN_DIR="$evil" -- "$place/mortise" -C 'mysql://app@127.0.0.1:1/locks?tls=no' check
     same "mysql: a set-uid program cannot open it with the caller's plugins" 78 $?
     has_line "and says why" "$DIR/out" 'must not be set in a set-uid program'
+    hostile MARIADB_TLS_DISABLE_PEER_VERIFICATION=1 -- "$place/mortise" -C 'mysql://app@127.0.0.1:1/locks?tls=no' check
+    same "mysql: nor while the caller says that no certificate is checked" 78 $?
+    hostile MYSQL_PWD=x MYSQL_TCP_PORT=2 MYSQL_UNIX_PORT="$evil/socket" -- \
+        "$place/mortise" -C 'mysql://app@127.0.0.1:1/locks?tls=no&unreachable_timeout=100ms' check
+    same "mysql: with variables that it does not obey, it opens" 69 $?
+    has_line "and goes where the config says" "$DIR/out" '127\.0\.0\.1:1[: ]'
 fi
 
 what "root with the environment of a user, as after sudo -E"
