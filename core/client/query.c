@@ -262,8 +262,11 @@ mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mor
     struct query *query = query_new(client, MORTISE_OP_PING, NULL, &status, error);
     if (query != NULL)
         status = query_ask(&query, "ping", error);
-    if (status == MORTISE_OK && size > 0)
+    if (status == MORTISE_OK && size > 0) {
         snprintf(text, size, "%.*s", MORTISE_PING_SIZE - 1, query->bytes);
+        size_t length = strlen(text);
+        loader_findings(&client->loader, text + length, size - length);
+    }
     query_free(query);
     client_leave(client);
     return status;

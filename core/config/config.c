@@ -345,6 +345,16 @@ bool config_is_url(const struct config *config)
     return config->origin == FROM_URL;
 }
 
+const char *config_section_with(const struct config *config, const char *after, const char *key)
+{
+    const struct section *at =
+        after == NULL ? config->sections : config_find_section(config, after)->hh.next;
+
+    while (at != NULL && config_find_row(config, at->name, key) == NULL)
+        at = at->hh.next;
+    return at == NULL ? NULL : at->name;
+}
+
 bool config_has_section(const struct config *config, const char *section)
 {
     return config_find_section(config, section) != NULL;

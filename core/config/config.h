@@ -43,6 +43,8 @@ mortise_status config_unknown_module(const struct config *config, const char *se
                                      mortise_error *error);
 /* Whether a file has it, be it empty. A URL and the built-in defaults have no sections. */
 bool config_has_section(const struct config *config, const char *section);
+/* The next section that has this key, in the order of the file, after that one; NULL: the first, and none. */
+const char *config_section_with(const struct config *config, const char *after, const char *key);
 /* CONFIG: there is no section of that name, which may be a URL with a password. */
 mortise_status config_no_section(const struct config *config, const char *section,
                                  mortise_error *error);

@@ -52,6 +52,10 @@ mortise_status loader_open(struct loader *loader, const char *section, struct in
  * under sanitizers, so that reports have names.) */
 void loader_close_all(struct loader *loader);
 
+/* What there is to say of the sections of the config, after the stack was opened: " | note: text…", as in the answer to a ping.
+ * Leaves text as it is if there is nothing. */
+void loader_findings(const struct loader *loader, char *text, size_t size);
+
 /* For mortise_modules(): every NAME.so of the module path, handshake done, not opened. */
 mortise_status loader_scan(const struct config *config, mortise_module_callback each,
                            void *user_data, mortise_error *error);

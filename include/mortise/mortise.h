@@ -462,8 +462,9 @@ MORTISE_API mortise_status mortise_break(mortise_client *client, const char *nam
                                          mortise_error *error);
 
 /* Checks that the backend answers. OK: text is one line about it (name, version, address), and what
- * the driver found out about its settings, each after " | risk: " or " | note: ". What does not fit into size bytes,
- * including the NUL, is cut off: give it MORTISE_PING_SIZE. With size 0 text may be NULL. */
+ * the driver found out about its settings, and the library about the config file, each after " | risk: " or
+ * " | note: ". What does not fit into size bytes, including the NUL, is cut off: give it MORTISE_PING_SIZE. With size 0
+ * text may be NULL. */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
 

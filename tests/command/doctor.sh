@@ -46,6 +46,24 @@ same "a wrong config" 78 $?
 "$BIN" -C "$WHERE" doctor x >"$DIR/out" 2>&1
 same "usage" 64 $?
 
+# A server at the default port, in a network of its own, and two configs for it.
+what "a section that is not there"
+printf '[mortise]\ndriver = redis\n[redis-prod]\nservers = db.example:6379\n' >"$DIR/lacks.conf"
+printf '[mortise]\ndriver = redis\n[redis]\n' >"$DIR/has.conf"
+# shellcheck disable=SC2016 # for the shell in the namespace
+if command -v redis-server ip >/dev/null && unshare -rn sh -c 'ip link set lo up || exit
+    redis-server --save "" --dir "$1" >/dev/null 2>&1 &
+    until redis-cli ping >/dev/null 2>&1; do kill -0 $! || exit; done
+    "$2" -C "$1/lacks.conf" doctor >"$1/lacks.out"
+    "$2" -C "$1/has.conf" doctor >"$1/has.out"
+    kill $!; wait' sh "$DIR" "$BIN"; then
+    has_line "a note" "$DIR/lacks.out" '^settings +note +the config has no section \[redis\], .* nothing reads \[redis-prod\], which has "servers"; '
+    has_line "with the section the server answers" "$DIR/has.out" '^server +ok'
+    no "and there is no note" holds "$DIR/has.out" 'section \[redis-prod\]'
+else
+    printf 'not checked: a section that is not there (no redis-server, ip or namespaces)\n'
+fi
+
 what "redis"
 if start redis redis replicas=1; then
     WHERE=redis://127.0.0.1:$PORT

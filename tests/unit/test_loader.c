@@ -297,9 +297,45 @@ static void test_threads(void)
     }
 }
 
+/* What is said of sections when `section` is opened. */
+static void found(const char *sections, const char *section, const char *wanted)
+{
+    struct bench bench;
+    char text[600] = "", small[16] = "";
+
+    put_config(sections);
+    bench_load(&bench, FILE_NAME);
+    open_good(&bench, section);
+    loader_findings(&bench.loader, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, wanted);
+    loader_findings(&bench.loader, small, sizeof(small));
+    CU_ASSERT_EQUAL(strncmp(small, wanted, sizeof(small) - 1), 0);
+    loader_findings(&bench.loader, small, 0);
+    bench_close(&bench);
+}
+
+/* A section that the module has not, and another one that may be meant. Several programs may share a file. */
+static void test_findings(void)
+{
+    static const char said[] =
+        " | note: the config has no section [sink], so its defaults are used, and nothing reads "
+        "[sink-prod], which has \"servers\"; if that is the one, call it [sink]";
+
+    found("[other]\npath = x\n[sink-prod]\nservers = a:1\n[sink-old]\nservers = b\n", "sink",
+          said);
+    found("[layer]\nbelow = sink\n[sink-prod]\nservers = a:1\n", "layer", said);
+    found("[sink]\n[sink-prod]\nservers = a:1\n", "sink", "");
+    found("[sink:prod]\nservers = a:1\n[sink-prod]\nservers = b\n", "sink:prod", "");
+    found("[sink:prod]\nservers = a:1\n[layer]\nservers = a:1\n[layer:2]\nservers = b\n", "sink",
+          "");
+    found("[sink-prod]\npath = /p\n", "sink", "");
+    found("", "sink", "");
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"a module", test_open},
+                           {"sections that are not there", test_findings},
                            {"without a section", test_defaults},
                            {"two instances", test_instances},
                            {"a URL as a section", test_url_as_section},

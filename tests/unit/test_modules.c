@@ -348,7 +348,7 @@ static bool see(const mortise_module_info *info, const mortise_option_info *opti
 
 static void test_scan(void)
 {
-    static const char *const wanted[] = {"sink|driver|1.2|2|4|yes|no\n",
+    static const char *const wanted[] = {"sink|driver|1.2|2|5|yes|no\n",
                                          "layer|plugin|1.3|2|4|yes|no\n",
                                          "ear|observer|1.1|2|0|\n",
                                          "old|driver|1.0|2|0|\n",
