@@ -124,13 +124,12 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What the main thread polls to be woken, or -1. lower: it was woken by it; and what cannot be lowered is another's. */
+/* What the main thread polls to be woken, or -1. lower: it was woken by it; and what cannot be lowered is another's. Else it
+ * looks: of another's in which nothing comes it would learn nothing. */
 static int wake_fd(bool lower)
 {
     pthread_mutex_lock(&mpy_lock);
-    if (lower && !wake_set(&mpy_main_wake, false))
-        mpy_main_wake = WAKE_CLOSED;
-    if (mpy_main_wake.epoll < 0)
+    if (lower ? !wake_set(&mpy_main_wake, false) : !wake_is_ours(&mpy_main_wake))
         wake_open(&mpy_main_wake);
     int fd = mpy_main_wake.epoll;
     pthread_mutex_unlock(&mpy_lock);

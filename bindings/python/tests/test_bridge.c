@@ -296,6 +296,34 @@ static void test_others_under_the_numbers(void)
     give_back();
 }
 
+/* The main thread looks whether it can be woken before it waits: a pipe that is quiet does not tell that it is another's. */
+static void test_a_quiet_one_under_the_number(void)
+{
+    mortise_client *client = NULL;
+    mpy_slot *slot = NULL;
+    mortise_error error;
+    int pipe_fds[2];
+    CU_ASSERT_EQUAL_FATAL(mpy_open(where, &client, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mpy_listen(client), MORTISE_OK);
+    CU_ASSERT_FATAL(mpy_slot_new(NULL, 1, &slot));
+    CU_ASSERT_EQUAL_FATAL(acquire_main(client, slot, TEST_PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(pipe(pipe_fds), 0);
+    file = pipe_fds[0];
+    taken_count = 0;
+    take(mpy_main_wake.epoll);
+    take(mpy_main_wake.socket);
+    CU_ASSERT_EQUAL(acquire_main(client, slot, TEST_PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT(wake_is_ours(&mpy_main_wake)); /* another one */
+    CU_ASSERT_EQUAL(mpy_release(slot), MORTISE_OK);
+    mpy_slot_free(&slot);
+    close_to_the_end(client);
+    while (taken_count > 0)
+        syscall(SYS_close, taken[--taken_count]);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+}
+
 /* The client's descriptor is the library's. The program has a pipe there in which nothing comes, a file, or nothing: a wait ends
  * when its time is over, or when it gets the lock, and takes no whole processor. */
 static void test_the_main_thread_is_deaf(void)
@@ -416,6 +444,7 @@ int main(void)
         {"dropped while it is closed", test_dropped_while_closing},
         {"dropped while it waits", test_dropped_while_asking},
         {"others are under the numbers", test_others_under_the_numbers},
+        {"a quiet one is under the number", test_a_quiet_one_under_the_number},
         {"the main thread is deaf", test_the_main_thread_is_deaf},
         {"a sink is deaf", test_a_sink_is_deaf},
         {"a child drops its parent's sink", test_forked},
