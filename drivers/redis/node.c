@@ -140,7 +140,7 @@ void node_unwant(struct driver *driver)
     link_unwant(&driver->link);
     link_unwant(&driver->news);
     driver->inbox_wanted = false;
-    driver->vain_ns = 0;
+    driver->unheard.since_ns = 0;
 }
 
 void node_rest(struct driver *driver)

@@ -10,14 +10,12 @@
  * because the right may have been granted meanwhile.
  *
  * Likewise if the connection cannot be made, or SUBSCRIBE has no answer, while the locks' connection works: the server has
- * no room for another client, or something between allows one only. Attempts go on with the link's backoff. An ordinary
- * reconnection is quicker than VAIN_NS: for that nobody asks more often, and nothing is logged. */
+ * no room for another client, or something between allows one only. Attempts go on with the link's backoff. */
 #include "redis.h"
 
 #include <stdlib.h>
 
 #define AGAIN_NS (2000 * NS_PER_MS)
-#define VAIN_NS (1000 * NS_PER_MS)
 
 struct watched {
     struct channel channel; /* first */
@@ -148,7 +146,7 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     channel_remove(&driver->watched, &watched->channel);
     if (driver->watched == NULL && !driver->inbox_wanted) {
         link_unwant(&driver->news); /* it stays open for the next */
-        driver->vain_ns = 0;
+        driver->unheard.since_ns = 0;
     }
     link_flush(&driver->news);
 }
@@ -198,26 +196,13 @@ static void up(struct link *link, void *owner)
         say(driver, "SSUBSCRIBE", (struct watched *)each);
 }
 
-/* Waiters ask again, and get the shorter hint. Logged once, until a subscription is in force. */
+/* Waiters ask again, and get the shorter hint. */
 static void tried_in_vain(struct driver *driver, const struct link_fault *fault)
 {
-    int64_t now = now_of(driver);
-    if (driver->vain_ns == 0)
-        driver->vain_ns = now;
-    if (driver->unheard || now - driver->vain_ns < VAIN_NS)
+    if (!unheard_goes_on(&driver->unheard, driver->host, fault, driver->retry_ms))
         return;
-    driver->unheard = true;
-    driver->host->log(driver->host, 4,
-                      "%s: no connection for subscriptions; waiters look every %lld ms instead",
-                      fault->text, (long long)driver->retry_ms);
     driver->host->news_all(driver->host);
     driver->inbox_calls->changed(driver);
-}
-
-static void heard(struct driver *driver)
-{
-    driver->vain_ns = 0;
-    driver->unheard = false;
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
@@ -262,7 +247,7 @@ static void refused(struct driver *driver, const redisReply *reply)
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
-    heard(driver); /* what is refused is polled for in any case */
+    unheard_end(&driver->unheard); /* what is refused is polled for in any case */
     driver->refused_ns = now_of(driver);
     if (driver->answered == driver->inbox_said)
         refuse_inbox(driver);
@@ -287,7 +272,7 @@ static void say_again(struct driver *driver)
 
 bool pubsub_is_refused(struct driver *driver, const mortise_op *op)
 {
-    if (driver->unheard)
+    if (driver->unheard.asks)
         return true;
     if (!driver->deaf && driver->refusals == 0)
         return false;
@@ -356,7 +341,7 @@ static void push(struct link *link, void *owner, redisReply *reply)
     if (kind == PUSH_REFUSED)
         refused(driver, reply);
     if (kind == PUSH_SUBSCRIBED)
-        heard(driver);
+        unheard_end(&driver->unheard);
     if (kind == PUSH_UNSUBSCRIBED)
         take_unsubscribed(driver, reply->element[1]);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
@@ -375,7 +360,7 @@ static void push(struct link *link, void *owner, redisReply *reply)
 
 void pubsub_suspect(struct driver *driver, const struct link_fault *fault)
 {
-    driver->vain_ns = 0;
+    driver->unheard.since_ns = 0;
     if (link_is_up(&driver->news))
         link_break(&driver->news, fault);
 }

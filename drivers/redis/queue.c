@@ -175,7 +175,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t at_latest_ms)
 {
     int64_t ms = smaller(op->ttl_ms / 3, at_latest_ms);
-    return driver->foreign_polled || driver->unheard ? smaller(ms, retry_ms(driver)) : ms;
+    return driver->foreign_polled || driver->unheard.asks ? smaller(ms, retry_ms(driver)) : ms;
 }
 
 bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,

@@ -238,8 +238,7 @@ struct driver {
     uint64_t said, answered; /* requests on this connection */
     uint64_t unsaid;         /* those that end a subscription, and have no answer yet */
     uint64_t inbox_said;     /* which of them it was */
-    int64_t vain_ns;         /* since when all attempts to subscribe fail; 0: they do not */
-    bool unheard;            /* for so long that waiters must ask */
+    struct unheard unheard;
 
     /* failover.c */
     struct primary *primary; /* NULL: there is one server */

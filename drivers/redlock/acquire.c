@@ -133,7 +133,7 @@ static void busy(struct attempt *attempt, int64_t remaining_ms, bool surely)
     if (remaining_ms > MORTISE_TTL_MAX_MS)
         remaining_ms = MORTISE_TTL_MAX_MS;
     op->hint_ms = remaining_ms;
-    bool looks = driver->foreign_polled || driver->deaf || !surely;
+    bool looks = driver->foreign_polled || driver->deaf || driver->unheard.asks || !surely;
     if (looks && (remaining_ms < 0 || remaining_ms > driver->retry_ms))
         op->hint_ms = driver->retry_ms;
     op_complete(driver, op, MORTISE_BUSY);

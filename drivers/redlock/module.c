@@ -43,8 +43,8 @@ static const mortise_option options[OPTION_COUNT] = {
                               "other Redlock clients"),
     SETTINGS_FOREIGN_ROW,
     [OPTION_RETRY] = DURATION("retry", "100ms", 1, 3600000,
-                              "how often a waiter asks with foreign = poll, and while the "
-                              "holder is unknown"),
+                              "how often a waiter asks with foreign = poll, while the holder is "
+                              "unknown, or if subscribing fails"),
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,

@@ -7,6 +7,10 @@
  * Each SUBSCRIBE and UNSUBSCRIBE has one reply, in order. A name that is no longer watched, and watched again, has two
  * SUBSCRIBE on their way; the reply to the first does not put the second in force. So replies are counted.
  *
+ * If so few nodes can be connected to once more, or answer there, that no subscription can be in force, while a quorum works
+ * otherwise, waiters ask every `retry` instead, until enough answer: the nodes have no room for another client, this process no
+ * descriptor, or something between allows one connection only. Attempts go on with the links' backoff.
+ *
  * An undo publishes in every node where a caller was refused: that caller's vote request, or its own undo, left a mark
  * on the lock (undo.lua). A node that lost the mark with its data publishes nothing; the others do.
  *
@@ -96,6 +100,7 @@ static void say(struct node *node, const char *command, struct watched *watched)
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
     channel_say(link, command, &watched->channel);
+    link_awaits(link, true);
     watched->asked[node->index] = ++node->news_asked;
 }
 
@@ -137,7 +142,10 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
         return;
     say_all(driver, "UNSUBSCRIBE", watched);
     channel_remove(&driver->watched, &watched->channel);
-    for (unsigned i = 0; driver->watched == NULL && i < driver->count; i++)
+    if (driver->watched != NULL)
+        return;
+    driver->unheard.since_ns = 0;
+    for (unsigned i = 0; i < driver->count; i++)
         link_unwant(&driver->nodes[i].news); /* it stays open for the next */
 }
 
@@ -352,11 +360,37 @@ static void up(struct link *link, void *owner)
         say(node, "SUBSCRIBE", (struct watched *)each);
 }
 
+/* Nodes that have answered on this connection. */
+static unsigned count_answering(const struct driver *driver)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        n += link_is_up(&driver->nodes[i].news) && driver->nodes[i].news_answered > 0;
+    return n;
+}
+
+/* Waiters ask again, and get the shorter hint. */
+static void tried_in_vain(struct driver *driver, const struct link_fault *fault)
+{
+    if (count_answering(driver) >= driver->quorum || nodes_usable(driver) < driver->quorum)
+        driver->unheard.since_ns = 0;
+    else if (unheard_goes_on(&driver->unheard, driver->host, fault, driver->retry_ms))
+        driver->host->news_all(driver->host);
+}
+
+static void count_answer(struct node *node)
+{
+    struct driver *driver = node->driver;
+    node->news_answered++;
+    link_awaits(&node->news, node->news_answered < node->news_asked);
+    if (count_answering(driver) >= driver->quorum)
+        unheard_end(&driver->unheard);
+}
+
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct node *node = owner;
     struct driver *driver = node->driver;
-    (void)fault;
     for (struct channel *each = driver->watched; each != NULL; each = each->hh.next) {
         unsigned char *subscription = &((struct watched *)each)->subscriptions[node->index];
         if (*subscription == SUBSCRIPTION_IN_FORCE)
@@ -364,6 +398,8 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
     }
     if (driver->watched == NULL)
         link_unwant(link);
+    else if (link->failures > 0)
+        tried_in_vain(driver, fault);
 }
 
 static void refused(struct node *node, const redisReply *reply)
@@ -372,8 +408,7 @@ static void refused(struct node *node, const redisReply *reply)
     struct link_fault fault;
     link_fault_reply(&node->news, reply, &fault);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
-        node->news.useful = false; /* so that the next connection comes after a pause */
-        link_break(&node->news, &fault);
+        link_reject(&node->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
     if (driver->deaf)
@@ -391,8 +426,8 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct driver *driver = node->driver;
     (void)link;
     enum push kind = push_of(reply);
-    node->news_answered +=
-        kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED;
+    if (kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED)
+        count_answer(node);
     if (kind == PUSH_REFUSED)
         refused(node, reply);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
@@ -411,6 +446,8 @@ static void push(struct link *link, void *owner, redisReply *reply)
 
 void pubsub_suspect(struct node *node, const struct link_fault *fault)
 {
+    if (nodes_usable(node->driver) < node->driver->quorum)
+        node->driver->unheard.since_ns = 0;
     if (link_is_up(&node->news))
         link_break(&node->news, fault);
 }

@@ -242,7 +242,8 @@ struct driver {
     unsigned count, quorum;
 
     bool fencing, persistent, foreign_polled;
-    bool deaf; /* a node refuses SUBSCRIBE */
+    bool deaf;              /* a node refuses SUBSCRIBE */
+    struct unheard unheard; /* fewer than q nodes answer one */
     int64_t retry_ms, node_timeout_ns, max_ttl_ms;
     char note[MORTISE_NOTE_MAX + 1];
     size_t note_len;

@@ -1,13 +1,12 @@
 /* test_unheard.c - the second connection, which tells waiters of releases, cannot be made, or is not answered, while the first one
  * works: waiters ask instead, the log says so once, and all is as before when it works again. */
 #include "fake.h"
+#include "log.h"
 #include "rig.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct server server;
 static const char *const queues[] = {"queue = no\n", "queue = yes\n"};
@@ -15,36 +14,10 @@ static const char *const queues[] = {"queue = no\n", "queue = yes\n"};
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
 
-static char log_path[220];
-static int stderr_is = -1;
-
-static bool log_begin(void)
-{
-    snprintf(log_path, sizeof log_path, "%s/log", server.folder);
-    int log = open(log_path, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
-    stderr_is = dup(2);
-    bool begun = log >= 0 && stderr_is >= 0 && dup2(log, 2) == 2;
-    if (log >= 0)
-        close(log);
-    return CHECK(begun);
-}
-
-static void log_end(void)
-{
-    CHECK(dup2(stderr_is, 2) == 2);
-    close(stderr_is);
-}
-
 /* How often the log says that waiters must ask. */
 static int said(void)
 {
-    static const char words[] = "no connection for subscriptions; waiters look every 20 ms instead";
-    char *text = test_file_read(log_path);
-    int count = 0;
-    for (const char *at = text; at && (at = strstr(at, words)); at += sizeof words - 1)
-        count++;
-    free(text);
-    return count;
+    return log_count("no connection for subscriptions; waiters look every 20 ms instead");
 }
 
 static bool is_said(void *unused)
@@ -122,7 +95,7 @@ static void shut_out(const char *queue)
     snprintf(doing, sizeof doing, "%s", queue);
     snprintf(settings, sizeof settings, "retry = 20ms\n%s", queue);
     CHECK(server_is_clean(&server)); /* no client leaves */
-    if (!log_begin())
+    if (!log_begin(server.folder))
         return;
     mortise_client *holder = open_at(&server, NULL, NULL, settings);
     mortise_client *client = open_at(&server, NULL, NULL, settings);
@@ -186,7 +159,7 @@ static void not_answered(const char *queue)
     char address[40], settings[100];
     snprintf(doing, sizeof doing, "%s", queue);
     snprintf(settings, sizeof settings, "command_timeout = 300ms\nretry = 20ms\n%s", queue);
-    if (!CHECK(fake_start(&fake)) || !log_begin())
+    if (!CHECK(fake_start(&fake)) || !log_begin(server.folder))
         return;
     snprintf(address, sizeof address, "127.0.0.1:%d", fake.port);
     fake_seat(&fake);

@@ -15,6 +15,8 @@
 static const char name[] = "mortise:news", channel[] = "{mortise:news}:mortise:news";
 static int64_t now_ns;
 static unsigned news; /* how often the core was notified */
+static unsigned news_all, logged;
+static unsigned usable; /* nodes */
 static struct driver driver;
 static const struct link_callbacks *links;
 
@@ -38,6 +40,26 @@ static void count_news(mortise_host *host, const char *text, size_t length)
     (void)host;
     CHECK(length == sizeof name - 1 && memcmp(text, name, length) == 0);
     news++;
+}
+
+static void count_news_all(mortise_host *host)
+{
+    (void)host;
+    news_all++;
+}
+
+static void count_log(mortise_host *host, int level, const char *format, ...)
+{
+    (void)host;
+    (void)level;
+    (void)format;
+    logged++;
+}
+
+unsigned nodes_usable(const struct driver *of)
+{
+    (void)of;
+    return usable;
 }
 
 int64_t clock_quorum_trip_ns(const struct driver *of)
@@ -69,6 +91,17 @@ void link_break(struct link *link, const struct link_fault *fault)
 {
     link->state = LINK_DOWN;
     links->down(link, link->owner, fault);
+}
+
+void link_reject(struct link *link, const struct link_fault *fault)
+{
+    link->failures++;
+    link_break(link, fault);
+}
+
+void link_awaits(struct link *link, bool answers)
+{
+    link->awaited_ns = answers ? now_ns : 0;
 }
 
 void link_close(struct link *link)
@@ -126,15 +159,20 @@ static void break_node(unsigned i)
 
 static void begin(void)
 {
-    static mortise_host host = {
-        .size = sizeof host, .now = now, .random = fill, .news = count_news};
+    static mortise_host host = {.size = sizeof host,
+                                .now = now,
+                                .random = fill,
+                                .news = count_news,
+                                .news_all = count_news_all,
+                                .log = count_log};
     memset(&driver, 0, sizeof driver);
     driver.host = &host;
     driver.count = NODES;
     driver.quorum = 3;
     driver.news_due_ns = MORTISE_NEVER;
     now_ns = MS(1000);
-    news = 0;
+    news = news_all = logged = 0;
+    usable = NODES;
     for (unsigned i = 0; i < NODES; i++) {
         driver.nodes[i].driver = &driver;
         driver.nodes[i].index = i;
@@ -556,6 +594,80 @@ static void test_watched_again(void)
     pubsub_close(&driver);
 }
 
+/* Each of these nodes is tried once more, in vain. */
+static void fail(unsigned set)
+{
+    const struct link_fault fault = {.status = MORTISE_UNREACHABLE};
+    for (unsigned i = 0; i < NODES; i++)
+        if ((set & 1u << i) != 0)
+            link_reject(&driver.nodes[i].news, &fault);
+}
+
+/* Whether waiters must ask. */
+static bool asks(void)
+{
+    CHECK(news_all == logged && logged <= 1);
+    return driver.unheard.asks;
+}
+
+/* When so few answer that no subscription can be in force, for a second, while a quorum works. */
+static void test_unheard(void)
+{
+    begin_watching();
+    CHECK(driver.nodes[0].news.awaited_ns == 0);
+    fail(3); /* q are left */
+    now_ns += MS(1000);
+    fail(3);
+    CHECK(!asks());
+    fail(7);
+    connect_node(2);
+    CHECK(driver.nodes[2].news.awaited_ns != 0);
+    now_ns += MS(999);
+    fail(4);
+    CHECK(!asks());
+    usable = 2;
+    now_ns += MS(1);
+    fail(7);
+    CHECK(!asks()); /* all is down */
+    usable = 3;
+    fail(7);
+    now_ns += MS(999);
+    fail(7);
+    CHECK(!asks());
+    now_ns += MS(1);
+    fail(7);
+    CHECK(asks());
+    fail(7);
+    now_ns += MS(1000);
+    fail(7);
+    CHECK(asks());
+    usable = 2; /* that changes nothing for those who ask */
+    fail(7);
+    usable = 3;
+    connect_node(0);
+    CHECK(asks());
+    confirm(0); /* with two that were not broken, q again */
+    CHECK(!asks());
+    pubsub_close(&driver);
+}
+
+/* No waiter, no blame; and what was before a waiter's time does not count. */
+static void test_unheard_unwatched(void)
+{
+    begin_watching();
+    fail(31);
+    unwatch();
+    now_ns += MS(1000);
+    fail(31);
+    watch();
+    fail(31);
+    CHECK(!asks());
+    now_ns += MS(1000);
+    fail(1);
+    CHECK(asks());
+    pubsub_close(&driver);
+}
+
 static const CU_TestInfo tests[] = {
     {"each message in each state of a release", test_cells},
     {"a release that a majority announces", test_complete},
@@ -570,6 +682,8 @@ static const CU_TestInfo tests[] = {
     {"who holds it while this client is quiet", test_holder},
     {"in force when a majority has confirmed it", test_in_force},
     {"watched again: an old confirmation does not count", test_watched_again},
+    {"too few answer for any subscription", test_unheard},
+    {"too few answer, and nobody waits", test_unheard_unwatched},
     CU_TEST_INFO_NULL,
 };
 

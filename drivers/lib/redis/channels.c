@@ -1,11 +1,13 @@
 /* channels.c - the channels that a client is subscribed to: a table by the channel's text, since that is what messages
- * carry. */
+ * carry; and how long subscribing may fail before waiters ask instead. */
 #include "channels.h"
 
 #include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define VAIN_NS (1000 * LINK_NS_PER_MS)
 
 struct channel *channel_find(struct channel *table, const char *text, size_t length)
 {
@@ -90,4 +92,18 @@ enum push push_of(const redisReply *reply)
         return PUSH_SUBSCRIBED;
     return text_is(kind, "unsubscribe") || text_is(kind, "sunsubscribe") ? PUSH_UNSUBSCRIBED
                                                                          : PUSH_ODD;
+}
+
+bool unheard_goes_on(struct unheard *unheard, mortise_host *host, const struct link_fault *fault,
+                     int64_t retry_ms)
+{
+    int64_t now = host->now(host);
+    if (unheard->since_ns == 0)
+        unheard->since_ns = now;
+    if (unheard->asks || now - unheard->since_ns < VAIN_NS)
+        return false;
+    unheard->asks = true;
+    host->log(host, 4, "%s: no connection for subscriptions; waiters look every %lld ms instead",
+              fault->text, (long long)retry_ms);
+    return true;
 }

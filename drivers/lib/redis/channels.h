@@ -1,4 +1,5 @@
-/* channels.h - the channels that a client is subscribed to for its waiters, and what comes over them; see channels.c. */
+/* channels.h - the channels that a client is subscribed to for its waiters, and what comes over them, or does not; see
+ * channels.c. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_CHANNELS_H
 #define MORTISE_DRIVERS_LIB_REDIS_CHANNELS_H
 
@@ -35,5 +36,20 @@ enum push {
 };
 /* What is pushed. Of the last three, element 1 is the channel, and of a message element 2 is the text. */
 enum push push_of(const redisReply *reply);
+
+/* Whether waiters are told of nothing: no connection for subscriptions can be made, or none is answered, while the others work. An
+ * ordinary reconnection is quicker than a second: for that nobody asks more often, and nothing is logged. */
+struct unheard {
+    int64_t since_ns; /* since when all attempts to subscribe fail; 0: they do not */
+    bool asks;        /* for so long that waiters ask */
+};
+/* One more has failed. True if waiters must ask from now on: the log says so, once until unheard_end(). */
+bool unheard_goes_on(struct unheard *unheard, mortise_host *host, const struct link_fault *fault,
+                     int64_t retry_ms);
+/* They work again, or may not be blamed. */
+static inline void unheard_end(struct unheard *unheard)
+{
+    *unheard = (struct unheard){.since_ns = 0};
+}
 
 #endif
