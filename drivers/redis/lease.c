@@ -162,7 +162,7 @@ static void queued(struct request *request, int64_t at_latest_ms)
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
-    if (queue_keep(driver, op, request->wish, at_latest_ms, request->call.sent_ns))
+    if (queue_keep(request, true, at_latest_ms))
         return;
     if (seat_is_placed(op))
         op_fail_deaf(driver, op);
@@ -174,21 +174,17 @@ static void is_busy(struct request *request, const redisReply *reply)
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
-    int64_t remaining_ms = reply->element[0]->integer;
-    int64_t at_latest_ms =
-        remaining_ms >= 0 && remaining_ms < INT64_MAX ? remaining_ms + 1 : op->ttl_ms;
-    if (queue_keep(driver, op, WISH_NONE, at_latest_ms, request->call.sent_ns))
-        return;
-    if (seat_is_placed(op)) {
+    bool stays = queue_may_wait(driver, op);
+    if (!stays && seat_is_placed(op)) {
         op_fail_deaf(driver, op);
         return;
     }
-    if (op->info != NULL) {
+    if (!stays && op->info != NULL) {
         holder_of_refusal(driver, reply, op->info);
         shared_describe(reply, op->info);
     }
     if (!shared_bar(request, reply))
-        answer_busy(driver, op, remaining_ms);
+        queue_refuse(request, reply->element[0]->integer);
 }
 
 static void acquired(struct request *request, redisReply *reply)

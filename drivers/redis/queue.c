@@ -35,7 +35,8 @@
  *
  *   refresh: the same acquire again: every third of the ttl; when the holder's remaining time is over; as often as the
  *     shortest ttl of the places before it, whose owners may hold and die unseen (the server says when); when a connection
- *     is back; every `retry` with foreign = poll. At most one request of a seat is under way.
+ *     is back; every `retry` with foreign = poll, or while a writer without a place bars it. At most one request of a seat is
+ *     under way.
  *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before that, the first sending.
  *   "Yours" also says how long the claim still lasts.
  *
@@ -91,6 +92,8 @@
  *   An ACL refuses PUBLISH: nobody seems to listen, so the queue is emptied, and waiters take their turn when they ask.
  *   SUBSCRIBE is refused: nobody sits; waiters ask every `retry` (pubsub.c).
  *   The inbox's connection cannot be made: those that sit ask every `retry` too, and have a chance whenever nobody else waits.
+ *   Such a waiter is exclusive, and others share the lock: it bars new ones (shared.c). Who is barred gets no place, because those
+ *     who share give the lock to places. It asks every `retry`, until it has the lock, or a place behind the one that barred it.
  *   The queue expires with all its places, twice the longest ttl after the last refresh; if it is evicted it is made anew.
  *   Another server is the primary (a failover), with what it has of the lock and the queue. What it never got, or did not undo,
  *     belongs to another history: a grant that was broken, or released, at the old primary, after which F moved there, may
@@ -113,7 +116,7 @@
 
 /* ---- asking ------------------------------------------------------------------------------------------- */
 
-static bool may_wait(const struct driver *driver, const mortise_op *op)
+bool queue_may_wait(const struct driver *driver, const mortise_op *op)
 {
     return driver->queued && !driver->deaf && (op->flags & MORTISE_OP_TRY) == 0;
 }
@@ -134,7 +137,7 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
     mortise_op *op = request->op;
     if (request->seat != NULL)
         seat_unkeep(driver, request->seat);
-    if (!may_wait(driver, op) || !driver->inbox_ready)
+    if (!queue_may_wait(driver, op) || !driver->inbox_ready)
         return WISH_NONE;
     if (request->seat == NULL)
         request->seat = seat_new(driver, op, request->call.sent_ns);
@@ -172,33 +175,52 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t at_latest_ms)
+/* `barred`: an exclusive waiter without a place keeps it out. Nobody says when that one gives up. */
+static int64_t refresh_ms(struct driver *driver, const mortise_op *op, bool barred,
+                          int64_t at_latest_ms)
 {
     int64_t ms = smaller(op->ttl_ms / 3, at_latest_ms);
-    return driver->foreign_polled || driver->unheard.asks ? smaller(ms, retry_ms(driver)) : ms;
+    bool polls = driver->foreign_polled || driver->unheard.asks || barred;
+    return polls ? smaller(ms, retry_ms(driver)) : ms;
 }
 
-bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
-                int64_t sent_ns)
+bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
 {
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
     struct seat *seat = seat_of(op);
-    int64_t now = now_of(driver), due_ns = now;
-    if (!may_wait(driver, op))
+    int64_t sent_ns = request->call.sent_ns, now = now_of(driver), due_ns = now;
+    bool wished = request->wish != WISH_NONE;
+    if (!queue_may_wait(driver, op))
         return false;
     if (seat == NULL)
         seat = seat_new(driver, op, sent_ns);
     if (seat == NULL)
         return false;
     op_set(op, OP_SEATED, seat);
-    if (wish != WISH_NONE)
+    if (placed)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
-    if (wish == WISH_NONE && !driver->inbox_ready)
+    if (!wished && !driver->inbox_ready)
         pubsub_want_inbox(driver);
-    if (wish != WISH_NONE || !driver->inbox_ready) /* else the inbox has come in between */
-        due_ns = now + refresh_ms(driver, op, at_latest_ms) * NS_PER_MS;
+    if (wished || !driver->inbox_ready) /* else the inbox has come in between */
+        due_ns = now + refresh_ms(driver, op, wished && !placed, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);
     driver->host->waiting(driver->host, op);
     return true;
+}
+
+void queue_refuse(struct request *request, int64_t remaining_ms)
+{
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    int64_t at_latest_ms =
+        remaining_ms >= 0 && remaining_ms < INT64_MAX ? remaining_ms + 1 : op->ttl_ms;
+    if (queue_keep(request, false, at_latest_ms))
+        return;
+    if (seat_is_placed(op))
+        op_fail_deaf(driver, op);
+    else
+        answer_busy(driver, op, remaining_ms);
 }
 
 /* ---- what brings them on --------------------------------------------------------------------------------- */

@@ -37,9 +37,12 @@ bool seat_is_placed(const mortise_op *op);
 extern const struct inbox_calls queue_inbox;
 /* What an acquire that is sent at that instant asks for, and the argument that says so. */
 enum wish queue_wish(struct request *request, char text[WISH_SIZE]);
-/* The op has to wait, and to ask again in so long at the latest; with a wish it has a place now. True: it is kept. */
-bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
-                int64_t sent_ns);
+/* Whether such an op waits here, with a place or, if there is no inbox, without. */
+bool queue_may_wait(const struct driver *driver, const mortise_op *op);
+/* The request's op has to wait, and to ask again in so long at the latest. `placed`: it has a place now. True: it is kept. */
+bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms);
+/* It got none: it waits all the same, if it may; else it is BUSY. */
+void queue_refuse(struct request *request, int64_t remaining_ms);
 /* A connection is back: they ask, as many at a time as there is room for. */
 void queue_ask_all(struct driver *driver);
 int64_t queue_due_ns(const struct driver *driver);

@@ -1,9 +1,9 @@
 /* shared.c - shared holders of a lock: how they acquire and release, how an exclusive holder becomes one, how an exclusive
- * waiter without a queue bars new ones, and who they are. protocol.md has the keys, the states and the table of what can
+ * waiter without a place bars new ones, and who they are. protocol.md has the keys, the states and the table of what can
  * happen; scripts/include/shared.lua is the server's part. Renewals go with the others (renewal.c).
  *
- *   An exclusive acquire pays nothing for all this: only if it is BUSY by a marker, and waits without a queue, does a second
- *     request follow, which sets the bar.
+ *   An exclusive acquire pays nothing for all this: only if it is BUSY by a marker, and waits without a queue, or must not have
+ *     a place because it cannot be told (pubsub.c), does a second request follow, which sets the bar.
  *   A break does not know the mode: the exclusive script finds another's, and the shared one follows. The same holds for the
  *     release of a claim that may have been downgraded: first as exclusive, then as shared, because a claim goes that way only. */
 #include "shared.h"
@@ -97,22 +97,29 @@ void shared_describe(const redisReply *reply, mortise_info *info)
     info->holders = counted ? (uint32_t)reply->element[4]->integer : 1;
 }
 
+/* An error comes only with a queue: the user may lack the rights of who shares, and needs none of them otherwise. It asks again
+ * soon, as it would without a bar. */
 static void barred(struct request *request, redisReply *reply)
 {
     int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : BAR_HINT_MS;
     if (remaining_ms > BAR_HINT_MS || remaining_ms == -1)
         remaining_ms = BAR_HINT_MS;
-    answer_busy(request->driver, request->op, remaining_ms);
+    if (reply->type == REDIS_REPLY_ERROR &&
+        link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT)
+        request->driver->known[SCRIPT_SHARED_BAR] = false;
+    queue_refuse(request, remaining_ms);
 }
 
 bool shared_bar(struct request *request, const redisReply *reply)
 {
     struct driver *driver = request->driver;
     const mortise_op *op = request->op;
-    if (driver->queued || (op->flags & MORTISE_OP_TRY) != 0 || op->mode == MORTISE_SHARED ||
+    bool may_have_place = driver->queued && !driver->deaf && !driver->unheard.asks;
+    if (may_have_place || (op->flags & MORTISE_OP_TRY) != 0 || op->mode == MORTISE_SHARED ||
         !driver_shares(driver) || !shared_is_marker(reply->element[1]))
         return false;
     request_go_on(request, barred);
+    request->takes_errors = driver->queued;
     put_script(request, SCRIPT_SHARED_BAR, 2);
     put_layout(driver);
     link_number(&driver->link, BAR_MS);

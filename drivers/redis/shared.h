@@ -11,7 +11,8 @@
 void shared_put_acquire(struct request *request, const char *wish);
 /* The answer says that other holders have given another number of permits: the op was failed. */
 bool shared_mismatch(struct request *request, const redisReply *reply);
-/* An exclusive acquire that waits, without a queue, is BUSY because of shared holders: it bars new ones first. False: not so. */
+/* An exclusive acquire that waits, and can have no place in a queue, is BUSY because of shared holders: it bars new ones first.
+ * False: not so. */
 bool shared_bar(struct request *request, const redisReply *reply);
 /* What the answer to an acquire that is refused says of shared holders. */
 void shared_describe(const redisReply *reply, mortise_info *info);

@@ -148,7 +148,7 @@ static void answer_along(struct request *along, int64_t number)
     int64_t sent_ns = along->call.sent_ns;
     if (number > 0)
         answer_granted(driver, op, (uint64_t)number, sent_ns);
-    else if (!queue_keep(driver, op, along->wish, -number, sent_ns))
+    else if (!queue_keep(along, true, -number))
         op_fail_deaf(driver, op);
 }
 

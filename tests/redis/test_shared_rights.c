@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct server server;
@@ -143,11 +144,98 @@ static void test_no_look(void)
     }
 }
 
+static int64_t scripts(void)
+{
+    static const char words[] = "cmdstat_evalsha:calls=";
+    redisReply *reply = ask(&server, "INFO commandstats");
+    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
+    int64_t count = at ? strtoll(at + sizeof words - 1, NULL, 10) : 0;
+    freeReplyObject(reply);
+    return count;
+}
+
+static bool has_run(void *wanted)
+{
+    return scripts() >= *(int64_t *)wanted;
+}
+
+/* The lock is shared, and whatever new readers come, also those that queue: the writer is next. */
+static void writer_bars(struct scene *scene, mortise_client *poor)
+{
+    struct pending writer = PENDING_INIT, reader;
+    mortise_lease *lease = scene_share(scene, 0, 0);
+    pending_start(&writer, poor, scene->name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(scene_has_bar, scene, TEST_PATIENCE_MS));
+    EXPECT(BUSY, scene_try(scene, 1, 0));
+    scene_want(&reader, scene, 2, MORTISE_SHARED, 0);
+    CHECK(wait_inboxes(&server, 1)); /* now it asks for a place, and gets none */
+    int64_t wanted = scripts() + 20;
+    CHECK(test_poll(has_run, &wanted, TEST_PATIENCE_MS));
+    CHECK(queue_length(&server, scene->name) == 0 && test_count_get(&reader.calls) == 0);
+    give(lease);
+    EXPECT(OK, pending_join(&writer));
+    CHECK(test_count_get(&reader.calls) == 0);
+    give(writer.lease);
+    scene_join(&reader);
+}
+
+/* A writer that may not subscribe has no place in the queue. So it bars new readers, which get none either: the reader before them
+ * would give them the lock. */
+static void test_deaf_writer(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -subscribe"));
+        scene_begin(&scene, &scene_ways[i], "no right to subscribe", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        writer_bars(&scene, poor);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
+static bool has_been_refused(void *command)
+{
+    redisReply *reply = ask(&server, "ACL LOG 1");
+    const redisReply *last = reply && reply->elements == 1 ? reply->element[0] : NULL;
+    bool has = false;
+    for (size_t i = 0; last && i < last->elements; i++)
+        has = has || (last->element[i]->str && strcmp(last->element[i]->str, command) == 0);
+    freeReplyObject(reply);
+    return has;
+}
+
+/* Nor has it the rights of those who share: it waits without a bar. */
+static void test_poorer_writer(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct pending writer = PENDING_INIT;
+        static char command[] = "zcard";
+        CHECK(ask_is(&server, "OK", "ACL LOG RESET"));
+        CHECK(
+            ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -subscribe -%s", command));
+        scene_begin(&scene, &scene_ways[i], "no right to bar", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        mortise_lease *lease = scene_share(&scene, 0, 0);
+        pending_start(&writer, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+        CHECK(test_poll(has_been_refused, command, TEST_PATIENCE_MS));
+        give(lease);
+        scene_join(&writer);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
     {"no queue, and no right to it", test_no_queue},
     {"no queue, and no right to take places out of it", test_no_pop},
     {"no right to see who shares", test_no_look},
+    {"a writer without the right to subscribe", test_deaf_writer},
+    {"a writer without the rights to subscribe and to share", test_poorer_writer},
     CU_TEST_INFO_NULL,
 };
 

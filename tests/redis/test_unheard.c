@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SHARED MORTISE_OPTIONS(.mode = MORTISE_SHARED, .wait_ms = 0, .ttl_ms = LONG_MS)
+
 static struct server server;
 static const char *const queues[] = {"queue = no\n", "queue = yes\n"};
 #define QUEUES 2
@@ -133,6 +135,39 @@ static void test_no_room(void)
         shut_out(queues[i]);
 }
 
+static bool has_bar(void *name)
+{
+    return ask_number(&server, "EXISTS {mortise:%s}:mortise:bar", (const char *)name) == 1;
+}
+
+/* A writer that has no room for its inbox, and so no place, and those who share come all the time: it keeps new ones out. */
+static void test_no_room_for_writer(void)
+{
+    static char name[] = "room for a writer";
+    struct pending writer = PENDING_INIT;
+    mortise_lease *lease = NULL, *late = NULL;
+    CHECK(server_is_clean(&server));
+    mortise_client *holder = open_at(&server, NULL, NULL, "");
+    mortise_client *other = open_at(&server, NULL, NULL, "");
+    mortise_client *client = open_at(&server, NULL, NULL, "retry = 20ms\n");
+    EXPECT(OK, mortise_acquire(holder, name, SHARED, &lease, &detail));
+    EXPECT(OK, mortise_acquire(other, name, SHARED, &late, &detail));
+    give(late);
+    EXPECT(BUSY, try_once(client, name));
+    CHECK(ask_is(&server, "OK", "CONFIG SET maxclients %d",
+                 (int)info_number(&server, "clients", "connected_clients")));
+    pending_start(&writer, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(has_bar, name, TEST_PATIENCE_MS));
+    EXPECT(BUSY, mortise_acquire(other, name, SHARED, &late, &detail));
+    give(lease);
+    EXPECT(OK, pending_join(&writer));
+    make_room();
+    give(writer.lease);
+    close_client(holder);
+    close_client(other);
+    close_client(client);
+}
+
 /* ---- nobody answers --------------------------------------------------------------------------------------------- */
 
 struct count {
@@ -214,6 +249,7 @@ static void test_sentinel_not_answered(void)
 
 static const CU_TestInfo tests[] = {
     {"no room for a second connection", test_no_room},
+    {"no room for a second connection of a writer", test_no_room_for_writer},
     {"subscribing is not answered", test_not_answered},
     {"a sentinel does not answer", test_sentinel_not_answered},
     CU_TEST_INFO_NULL,

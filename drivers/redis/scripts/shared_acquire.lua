@@ -1,8 +1,9 @@
 -- Joins those who share a lock, begins to share it, or waits for that: include/shared.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (it has no queue: an
--- exclusive waiter bars it, be that in the queue or not), "try" (it does not wait in the queue), or a wish (include/queue).
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (it has no queue), "try" (it
+-- does not wait in the queue), or a wish (include/queue).
 -- The new token; or {remaining ms, token} of this very grant, if it holds already; or it has a place: minus the ms after
--- which it has to ask again; or {remaining ms, value, now µs, permits, holders}; or {"permits", theirs, value}.
+-- which it has to ask again; or {remaining ms, value, now µs, permits, holders}, also with a wish, if an exclusive waiter without a
+-- place bars it: a place would get the lock from the next one that shares it; or {"permits", theirs, value}.
 -- include queue
 -- include shared
 -- include hand_on
@@ -56,9 +57,9 @@ end
 local function waits()
     return wish ~= 'bar' and not mine and call('exists', KEYS[3]) == 1
 end
--- The ms after which it has to ask again; nil: it is not barred. When the first of the queue gives up, nobody is told.
+-- The ms after which it has to ask again; nil: it is not barred. Who has no queue is not told when the first of the queue gives up.
 local function barred()
-    local first = state == 'shared' and next_place('lindex', KEYS[3], '0')
+    local first = wish == 'bar' and state == 'shared' and next_place('lindex', KEYS[3], '0')
     if first and is_fresh(first, now) and not is_share(first) then
         return 1000
     end
@@ -73,8 +74,9 @@ if state == 'shared' and share.permits ~= permits then
     return {'permits', text(share.permits), share.first()}
 end
 local has_room = state == 'free' or (state == 'shared' and share.has_room(permits))
-local barred_ms = has_room and wish == 'bar' and barred()
-if has_room and not waits() and not barred_ms then
+local may_join = has_room and not waits()
+local barred_ms = may_join and not mine and barred()
+if may_join and not barred_ms then
     local token = next_token(KEYS[2], now, ARGV[3])
     if not token then
         return redis.error_reply('ERR the token has come to its end, 2^53')
@@ -93,7 +95,7 @@ elseif barred_ms then
 else
     remaining = call('pttl', KEYS[1])
 end
-if wish ~= 'bar' and wish ~= 'try' then
+if wish ~= 'bar' and wish ~= 'try' and not barred_ms then
     local note = string.format('%016.0f %010.0f ', ARGV[3], permits) .. ARGV[4]
     return sit(KEYS[3], now, ARGV[1], wish, note, remaining)
 end
