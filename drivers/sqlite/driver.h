@@ -33,6 +33,7 @@
 #include <sys/types.h>
 
 #define BATCH_MAX 256               /* requests in one transaction */
+#define CHECKPOINT_FRAMES 1000      /* of the log: then it is copied */
 #define QUOTED_SIZE SQL_QUOTED_SIZE /* a name in a message */
 #define NS_PER_MS SQL_NS_PER_MS
 #define DAY_US INT64_C(86400000000)
@@ -106,8 +107,8 @@ struct driver {
     bool inbox_failed, outbox_failed; /* and it was said in the log */
 
     /* upkeep.c */
-    int log_frames; /* as of the last commit */
-    int checkpoint_at;
+    int log_frames;    /* as of the last commit; 0: all of it was copied since */
+    int checkpoint_at; /* so many of them: then the log is to be copied, now or in another try */
     bool folder_failed; /* no checkpoint could be made without wake_folder, and it was said in the log */
     int64_t sweep_ns;
 };

@@ -98,7 +98,7 @@ static struct driver *new_driver(const mortise_open_args *args)
     driver->values = args->values;
     driver->wake_folder = driver->inbox_fd = driver->outbox_fd = -1;
     driver->retry_ns = MORTISE_NEVER;
-    driver->checkpoint_at = INT32_MAX; /* until the first commit */
+    driver->checkpoint_at = CHECKPOINT_FRAMES;
     return driver;
 }
 

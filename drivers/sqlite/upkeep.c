@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/file.h>
 
-#define CHECKPOINT_FRAMES 1000
 #define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
 #define SLOW_NS (1000 * NS_PER_MS)
@@ -35,6 +34,8 @@ int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames)
     struct driver *driver = ctx;
     (void)db;
     (void)schema;
+    if (frames < CHECKPOINT_FRAMES || frames < driver->log_frames) /* it has begun anew */
+        driver->checkpoint_at = CHECKPOINT_FRAMES;
     driver->log_frames = frames;
     return SQLITE_OK;
 }
@@ -84,8 +85,10 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);
     tell_if_slow(driver, begun_ns);
-    if (rc == SQLITE_OK && copied >= frames)
-        driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next to write begins the log anew */
+    if (rc != SQLITE_OK || copied < frames)
+        return;
+    driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next to write begins the log anew */
+    driver->log_frames = 0;                    /* until the next commit tells */
 }
 
 /* No room to commit anything first. FULL holds the write lock, so that nobody can begin the log anew. */
@@ -105,14 +108,11 @@ void upkeep_begin(struct driver *driver)
  * spend that time while others wait; some client releases soon. */
 void upkeep_run(struct driver *driver, bool convenient)
 {
-    if (driver->log_frames < CHECKPOINT_FRAMES)
-        driver->checkpoint_at = CHECKPOINT_FRAMES;
     if (driver->log_frames < driver->checkpoint_at || driver->db == NULL)
         return;
     if (!convenient && driver->log_frames < CHECKPOINT_OVERDUE)
         return;
     checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
-    driver->log_frames = 0; /* until the next commit tells */
     if (driver->locks.host->now(driver->locks.host) >= driver->sweep_ns)
         upkeep_sweep(driver);
 }
