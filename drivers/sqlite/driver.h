@@ -207,7 +207,7 @@ void transactions_drop(struct driver *driver); /* what waits */
 /* ---- inbox.c --------------------------------------------------------------------------------------- */
 
 bool inbox_ready(struct driver *driver);   /* makes it, if need be */
-bool inbox_is_lost(struct driver *driver); /* somebody removed it */
+bool inbox_is_lost(struct driver *driver); /* somebody removed it, or its folder is another one */
 void inbox_close(struct driver *driver);
 /* Whether the folder that this client has open is the one that others find; if not, it opens that one, or makes it. True: it
  * has another one now. */

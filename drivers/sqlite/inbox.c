@@ -55,7 +55,8 @@ bool inbox_folder_is_in_place(const struct driver *driver)
            ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
-/* The folder was removed, and perhaps another client made it again: then our descriptor leads nowhere. */
+/* The folder was removed or moved, and perhaps another client made it again: then our descriptor leads nowhere, or to where nobody
+ * looks. */
 bool inbox_renew_folder(struct driver *driver)
 {
     if (inbox_folder_is_in_place(driver))
@@ -137,6 +138,7 @@ bool inbox_ready(struct driver *driver)
 {
     if (driver->inbox_fd >= 0)
         return true;
+    inbox_renew_folder(driver);
     int fd = open_socket();
     driver->locks.host->random(driver->locks.host, &driver->locks.inbox,
                                sizeof(driver->locks.inbox));
@@ -163,7 +165,8 @@ bool inbox_is_lost(struct driver *driver)
     char id[ID_TEXT];
     struct stat about;
     id_text(&driver->locks.inbox, id);
-    return driver->inbox_fd < 0 || fstatat(driver->wake_folder, id, &about, 0) != 0;
+    return driver->inbox_fd < 0 || !inbox_folder_is_in_place(driver) ||
+           fstatat(driver->wake_folder, id, &about, 0) != 0;
 }
 
 void inbox_close(struct driver *driver)

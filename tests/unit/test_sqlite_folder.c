@@ -1,4 +1,4 @@
-/* test_sqlite_folder.c - somebody removes the folder of the sockets of the SQLite module while it is in use. Checkpoints
+/* test_sqlite_folder.c - somebody removes or moves the folder of the sockets of the SQLite module while it is in use. Checkpoints
  * exclude each other by that folder. Also: it looks as if it were in use to programs that delete what is old. */
 #include "sqlite_host.h"
 
@@ -108,6 +108,55 @@ static void test_in_its_place(void)
     client_close(&client);
 }
 
+/* ---- moved --------------------------------------------------------------------------------------------- */
+
+/* The other client has the lock so many times before the waiter is told that it releases it; 3: more often. No time passes. */
+static int told_after(struct client *other, struct client *waiter)
+{
+    struct call lock, waiting;
+    bool told = false;
+    int times = 0;
+    while (!told && times++ < 2) {
+        CU_ASSERT_EQUAL(acquire(other, &lock, "a", 0), MORTISE_OK);
+        CU_ASSERT_EQUAL(acquire(waiter, &waiting, "a", 0), MORTISE_BUSY);
+        unsigned news = waiter->news;
+        CU_ASSERT_EQUAL(release(other, &lock), MORTISE_OK);
+        told = wait_news(waiter, news + 1, 300 * MS);
+    }
+    CU_ASSERT_EQUAL(acquire(waiter, &waiting, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(release(waiter, &waiting), MORTISE_OK);
+    return told ? times : 3;
+}
+
+/* A client that comes later makes it anew, and takes the sockets in the old one for gone. A waiter that finds itself off the list
+ * makes another socket there; so does one that waits for the first time. */
+static void test_moved(void)
+{
+    struct client waiter, first_time, early, late;
+    char wake[PATHS_MAX], away[PATHS_MAX];
+    path = database("moved");
+    joined(wake, path, "-wake");
+    OPEN_OK(&waiter, "path", path);
+    OPEN_OK(&first_time, "path", path);
+    OPEN_OK(&early, "path", path);
+    clock_stop();
+    module->watch(waiter.ctx, "a", 1);
+    CU_ASSERT_EQUAL(told_after(&early, &waiter), 1);
+    CU_ASSERT_EQUAL(rename(wake, joined(away, path, "-away")), 0);
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_EQUAL(told_after(&late, &waiter), 2);
+    CU_ASSERT_EQUAL(told_after(&late, &waiter), 1);
+    module->unwatch(waiter.ctx, "a", 1);
+    module->watch(first_time.ctx, "a", 1);
+    CU_ASSERT_EQUAL(told_after(&late, &first_time), 1);
+    clock_go_on();
+    client_close(&late);
+    client_close(&early);
+    client_close(&first_time);
+    client_close(&waiter);
+    remove_tree(away);
+}
+
 /* ---- what is old is deleted ---------------------------------------------------------------------------- */
 
 /* Of the only one. */
@@ -164,6 +213,7 @@ int main(void)
         {"removed and made by another client", test_removed},
         {"removed", test_removed_alone},
         {"something else in its place", test_in_its_place},
+        {"moved away, and made by another client", test_moved},
         {"never old", test_never_old},
         CU_TEST_INFO_NULL,
     };
