@@ -9,10 +9,9 @@
 
 const char *connection_where(const struct link *link, char *text, size_t size)
 {
-    const struct hosts *hosts = &link->remote->hosts;
-    const struct host_entry *entry = link->address < hosts->address_count
-                                         ? hosts->addresses[link->address].entry
-                                         : &hosts->at[0];
+    const struct host_entry *entry = link->address < link->addresses.count
+                                         ? link->addresses.at[link->address].entry
+                                         : &link->remote->hosts.at[0];
     if (target_is_socket(driver_of(link)))
         snprintf(text, size, "%.150s", entry->name);
     else
@@ -87,7 +86,7 @@ void connection_begin(struct link *link)
 {
     struct conn *conn = &my_link(link)->conn;
     struct conn_target target;
-    target_describe(driver_of(link), link->address, &target);
+    target_describe(driver_of(link), &link->addresses.at[link->address], &target);
     connecting_event(link, conn_connect(conn, &target, post_shaken, link->remote->locks.host));
 }
 

@@ -112,7 +112,8 @@ static inline const struct my_request *my_request_const(const struct request *re
 mortise_status target_find(struct driver *driver, mortise_error *error);
 bool target_is_socket(const struct driver *driver);
 /* What libmariadb needs for the address with that index. */
-void target_describe(const struct driver *driver, size_t i, struct conn_target *target);
+void target_describe(const struct driver *driver, const struct address *address,
+                     struct conn_target *target);
 
 /* ---- dialect.c, fault.c ------------------------------------------------------------------------ */
 

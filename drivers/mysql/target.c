@@ -80,9 +80,9 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
-void target_describe(const struct driver *driver, size_t i, struct conn_target *target)
+void target_describe(const struct driver *driver, const struct address *address,
+                     struct conn_target *target)
 {
-    const struct address *address = &driver->remote.hosts.addresses[i];
     const char *password = option_text(driver, OPTION_PASSWORD),
                *user = option_text(driver, OPTION_USER),
                *database = driver->values[OPTION_DATABASE].text;

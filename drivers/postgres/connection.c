@@ -68,7 +68,7 @@ static bool poll_for(struct link *link, short events)
 void connection_begin(struct link *link)
 {
     struct pg_link *mine = pg_link(link);
-    mine->conn = target_connect(driver_of(link));
+    mine->conn = target_connect(driver_of(link), &link->addresses);
     if (mine->conn == NULL) {
         link_failed_why(link, MORTISE_NOMEM, true, "out of memory");
         return;
@@ -85,7 +85,7 @@ void connection_begin(struct link *link)
 bool connection_pass_by(struct link *link)
 {
     const PGconn *conn = pg_link(link)->conn;
-    return conn != NULL && target_pass_by(driver_of(link), conn);
+    return conn != NULL && target_pass_by(driver_of(link), &link->addresses, conn);
 }
 
 static void established(struct link *link)

@@ -115,9 +115,9 @@ static inline const struct pg_request *pg_request_const(const struct request *re
 
 mortise_status target_find(struct driver *driver, mortise_error *error);
 /* They are tried in a circle. True: the one that this connection is at is passed by, the next begins behind. */
-bool target_pass_by(struct driver *driver, const PGconn *conn);
+bool target_pass_by(struct driver *driver, const struct addresses *addresses, const PGconn *conn);
 /* Begins a connection to them; NULL: out of memory. */
-PGconn *target_connect(struct driver *driver);
+PGconn *target_connect(struct driver *driver, const struct addresses *addresses);
 
 /* ---- dialect.c, notify.c, fault.c --------------------------------------------------------------- */
 

@@ -188,13 +188,14 @@ static bool append(char *list, size_t size, const char *item, bool first)
     return n >= 0 && (size_t)n < size - used;
 }
 
-static bool make_lists(const struct driver *driver, struct lists *lists)
+static bool make_lists(const struct driver *driver, const struct addresses *addresses,
+                       struct lists *lists)
 {
     bool fits = true;
     lists->hosts[0] = lists->addresses[0] = lists->ports[0] = '\0';
-    for (size_t i = 0; i < driver->remote.hosts.address_count; i++) {
-        size_t at = (driver->first_address + i) % driver->remote.hosts.address_count;
-        const struct address *address = &driver->remote.hosts.addresses[at];
+    for (size_t i = 0; i < addresses->count; i++) {
+        size_t at = (driver->first_address + i) % addresses->count;
+        const struct address *address = &addresses->at[at];
         fits = append(lists->hosts, sizeof(lists->hosts), address->entry->name, i == 0) && fits;
         fits = append(lists->addresses, sizeof(lists->addresses), address->text, i == 0) && fits;
         fits = append(lists->ports, sizeof(lists->ports), address->entry->port, i == 0) && fits;
@@ -203,17 +204,17 @@ static bool make_lists(const struct driver *driver, struct lists *lists)
 }
 
 /* libpq itself waits without end for an address that is silent. */
-bool target_pass_by(struct driver *driver, const PGconn *conn)
+bool target_pass_by(struct driver *driver, const struct addresses *addresses, const PGconn *conn)
 {
     const char *host = PQhost(conn), *text = PQhostaddr(conn), *port = PQport(conn);
-    if (driver->remote.hosts.address_count < 2 || host == NULL || text == NULL || port == NULL)
+    if (addresses->count < 2 || host == NULL || text == NULL || port == NULL)
         return false;
-    for (size_t i = 0; i < driver->remote.hosts.address_count; i++) {
-        const struct address *address = &driver->remote.hosts.addresses[i];
+    for (size_t i = 0; i < addresses->count; i++) {
+        const struct address *address = &addresses->at[i];
         if (strcmp(address->text, text) != 0 || strcmp(address->entry->port, port) != 0 ||
             strcmp(address->entry->name, host) != 0)
             continue;
-        driver->first_address = (i + 1) % driver->remote.hosts.address_count;
+        driver->first_address = (i + 1) % addresses->count;
         return true;
     }
     return false;
@@ -232,12 +233,11 @@ static void set(struct settings *settings, const char *key, const char *value)
 
 /* The kernel is to notice a silent network. Kerberos would look up names, and block. Of several hosts, the one that
  * accepts writes is meant. */
-static void set_defaults(struct settings *settings, const struct driver *driver,
+static void set_defaults(struct settings *settings, const struct driver *driver, bool one,
                          const char *timeout_ms)
 {
-    const char *const ours[DEFAULTS] = {
-        "10",     "3", "3", timeout_ms, driver->remote.hosts.address_count > 1 ? "primary" : "any",
-        "disable"};
+    const char *const ours[DEFAULTS] = {"10",     "3", "3", timeout_ms, one ? "any" : "primary",
+                                        "disable"};
     for (size_t i = 0; i < DEFAULTS; i++)
         if (driver->defaults[i])
             set(settings, default_keys[i], ours[i]);
@@ -245,18 +245,18 @@ static void set_defaults(struct settings *settings, const struct driver *driver,
 }
 
 /* Later settings override earlier ones. */
-PGconn *target_connect(struct driver *driver)
+PGconn *target_connect(struct driver *driver, const struct addresses *addresses)
 {
     struct settings settings = {.count = 0};
     struct lists *lists = malloc(sizeof(*lists));
     const char *password = option_text(driver, OPTION_PASSWORD);
     char timeout_ms[24];
-    if (lists == NULL || !make_lists(driver, lists)) {
+    if (lists == NULL || !make_lists(driver, addresses, lists)) {
         free(lists);
         return NULL;
     }
     snprintf(timeout_ms, sizeof(timeout_ms), "%lld", (long long)driver->remote.command_ms);
-    set_defaults(&settings, driver, timeout_ms);
+    set_defaults(&settings, driver, addresses->count <= 1, timeout_ms);
     set(&settings, "dbname", driver->values[OPTION_CONNINFO].text);
     if (driver->defaults[DEFAULT_GSSENCMODE])
         set(&settings, "gssencmode", "disable"); /* "prefer" may stand there */

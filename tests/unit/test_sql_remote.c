@@ -55,7 +55,7 @@ static char tried[64]; /* the last address, and by which link */
 static void connect_noted(struct link *link)
 {
     snprintf(tried, sizeof tried, "%s %.40s", link->live ? "live" : "main",
-             link->remote->hosts.addresses[link->address].text);
+             link->addresses.at[link->address].text);
 }
 
 static void close_nothing(struct link *link)
@@ -113,7 +113,7 @@ static void want(struct link *link)
     link_want(link);
 }
 
-/* The next look-up that was not answered. */
+/* The next look-up that was not answered. NULL: it fails. */
 static void answer(const char *address)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -122,8 +122,8 @@ static void answer(const char *address)
     struct question question = questions[0];
     CU_ASSERT_FATAL(question_count > 0);
     memmove(questions, questions + 1, --question_count * sizeof questions[0]);
-    CU_ASSERT_EQUAL(inet_pton(AF_INET, address, &at.sin_addr), 1);
-    question.resolved(remote, question.argument, &found, NULL);
+    CU_ASSERT(address == NULL || inet_pton(AF_INET, address, &at.sin_addr) == 1);
+    question.resolved(remote, question.argument, address != NULL ? &found : NULL, "not found");
 }
 
 static void refuse(struct link *link)
@@ -170,6 +170,29 @@ static void test_look_up_of_the_other(void)
     remote_close(remote);
 }
 
+/* The same, and it finds nothing, or less, or elsewhere. */
+static void test_look_up_of_the_other_fails(void)
+{
+    static const char *const second[][2] = {
+        {NULL, NULL}, {NULL, "10.0.0.2"}, {"10.0.0.1", NULL}, {"10.0.0.8", "10.0.0.9"}};
+    for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
+        begin("one, two");
+        want(&main_link);
+        answer("10.0.0.1");
+        answer("10.0.0.2");
+        want(&live_link);
+        answer(second[i][0]);
+        answer(second[i][1]);
+        CU_ASSERT_EQUAL(live_link.state, i == 0 ? LINK_DOWN : LINK_CONNECTING);
+        refuse(&main_link);
+        CU_ASSERT_EQUAL(main_link.state, LINK_CONNECTING);
+        CU_ASSERT_STRING_EQUAL(tried, "main 10.0.0.2");
+        refuse(&main_link);
+        CU_ASSERT_EQUAL(main_link.state, LINK_DOWN);
+        remote_close(remote);
+    }
+}
+
 /* Each look-up counts, not what was found before. */
 static void test_moved(void)
 {
@@ -185,7 +208,7 @@ static void test_moved(void)
     answer("10.0.0.9");
     answer("10.0.0.2");
     CU_ASSERT_STRING_EQUAL(tried, "main 10.0.0.9");
-    CU_ASSERT_EQUAL(remote->hosts.address_count, 2);
+    CU_ASSERT_EQUAL(main_link.addresses.count, 2);
     remote_close(remote);
 }
 
@@ -194,6 +217,7 @@ int main(void)
     CU_TestInfo tests[] = {
         {"each address is tried", test_each_address},
         {"the other link looks the hosts up", test_look_up_of_the_other},
+        {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},
         {"a host has moved", test_moved},
         CU_TEST_INFO_NULL,
     };

@@ -74,23 +74,14 @@ bool host_is_local(const char *name)
 /* Keeps the order of the hosts, in whatever order their addresses are found. */
 static void add_address(struct hosts *hosts, const struct host_entry *entry, const char *text)
 {
-    if (hosts->found_count == ADDRESSES_MAX)
+    struct addresses *found = &hosts->found;
+    if (found->count == ADDRESSES_MAX)
         return;
-    struct address *address = &hosts->found[hosts->found_count++];
-    for (; address > hosts->found && address[-1].entry > entry; address--)
+    struct address *address = &found->at[found->count++];
+    for (; address > found->at && address[-1].entry > entry; address--)
         *address = address[-1];
     address->entry = entry;
     snprintf(address->text, sizeof(address->text), "%s", text);
-}
-
-/* True: all that can be found are here. Until then the other link goes on with the addresses that it began with. */
-static bool all_found(struct hosts *hosts)
-{
-    if (hosts->asked_count > 0)
-        return false;
-    memcpy(hosts->addresses, hosts->found, sizeof(hosts->addresses));
-    hosts->address_count = hosts->found_count;
-    return true;
 }
 
 bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
@@ -108,7 +99,7 @@ bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *f
     if (found == NULL)
         snprintf(hosts->trouble, sizeof(hosts->trouble), "host \"%.60s\": %s", entry->name,
                  problem);
-    return all_found(hosts);
+    return hosts->asked_count == 0;
 }
 
 static void ask(struct remote *remote, struct host_entry *entry, mortise_resolved resolved)
@@ -128,12 +119,12 @@ bool hosts_resolve(struct remote *remote, mortise_resolved resolved)
     struct hosts *hosts = &remote->hosts;
     if (hosts->asked_count > 0) /* for the other link */
         return false;
-    hosts->found_count = 0;
+    hosts->found.count = 0;
     hosts->trouble[0] = '\0';
     for (size_t i = 0; i < hosts->count; i++)
         if (hosts->at[i].look_up)
             ask(remote, &hosts->at[i], resolved);
         else
             add_address(hosts, &hosts->at[i], hosts->at[i].address);
-    return all_found(hosts);
+    return hosts->asked_count == 0;
 }

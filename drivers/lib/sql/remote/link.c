@@ -163,8 +163,7 @@ void link_failed(struct link *link, const struct sql_fault *fault)
     if (link->address == 0 || remote->trouble.status == MORTISE_UNREACHABLE)
         note_trouble(link, fault->status, fault);
     finish(link);
-    if (one_by_one && link->address + 1 < remote->hosts.address_count &&
-        link->deadline_ns > now_ns(link))
+    if (one_by_one && link->address + 1 < link->addresses.count && link->deadline_ns > now_ns(link))
         connect_to(link, link->address + 1);
     else
         give_up(link);
@@ -198,7 +197,7 @@ static bool has_work(const struct link *link)
 static void connect_to(struct link *link, size_t address)
 {
     const struct remote *remote = link->remote;
-    size_t count = remote->hosts.address_count, shares = count < SHARES_MAX ? count : SHARES_MAX;
+    size_t count = link->addresses.count, shares = count < SHARES_MAX ? count : SHARES_MAX;
     bool others = remote->dialect->pass_by == NULL ? address + 1 < count : count > 1;
     link->address = address;
     link->state = LINK_CONNECTING;
@@ -210,7 +209,8 @@ static void connect_to(struct link *link, size_t address)
 
 static void connect_first(struct link *link)
 {
-    if (link->remote->hosts.address_count > 0) {
+    link->addresses = link->remote->hosts.found;
+    if (link->addresses.count > 0) {
         connect_to(link, 0);
         return;
     }

@@ -24,6 +24,7 @@
 
 #include <poll.h>
 
+#define ADDRESSES_MAX 32
 #define GROUP_MAX 64 /* requests in one group, at most */
 #define GROUPS_MAX 5 /* in flight on one link, at most */
 #define PEER_SIZE 264   /* as it is in MySQL's list of sessions: name:port, 261 characters */
@@ -32,6 +33,17 @@
 struct remote;
 struct link;
 struct request;
+struct host_entry;
+
+struct address {
+    const struct host_entry *entry;
+    char text[64]; /* numeric; "" for a unix socket */
+};
+
+struct addresses {
+    struct address at[ADDRESSES_MAX];
+    size_t count;
+};
 
 /* LAZY: releases, places in lists, notifications: a crash may undo them. DURABLE: grants, renewals, records. A dialect that
  * makes no difference has them all in DURABLE. */
@@ -107,6 +119,7 @@ struct link {
     enum link_state state;
     int fd; /* a copy of the client library's, named in interest; -1 */
     struct session session;
+    struct addresses addresses;        /* that it began with: a look-up for the other link changes none */
     size_t address;                    /* the index of the one that it is at */
     int64_t deadline_ns;               /* of the connection being made. NEVER */
     int64_t share_ns;                  /* of the address that it is at. NEVER */

@@ -29,7 +29,6 @@
 #define KNOWN_MAX 2048 /* names whose rows are known to be there */
 #define LOCKED_MAX 32  /* names whose rows were locked lately */
 #define HOSTS_MAX 16
-#define ADDRESSES_MAX 32
 #define HOST_SIZE 256
 #define NS_PER_MS SQL_NS_PER_MS
 
@@ -40,18 +39,11 @@ struct host_entry {
     bool asked; /* the look-up is under way */
 };
 
-struct address {
-    const struct host_entry *entry;
-    char text[64]; /* numeric; "" for a unix socket */
-};
-
 struct hosts {
     struct host_entry at[HOSTS_MAX];
     size_t count, asked_count;
-    struct address addresses[ADDRESSES_MAX];
-    struct address found[ADDRESSES_MAX]; /* by the look-up that is under way */
-    size_t address_count, found_count;
-    char trouble[160]; /* why there is none */
+    struct addresses found; /* by the last look-up, which may be under way */
+    char trouble[160];      /* why there is none */
 };
 
 struct locked {
