@@ -68,7 +68,22 @@ bool endpoints_read(struct endpoints *endpoints, const char *list, const char **
     return endpoints->count > 0;
 }
 
-size_t addresses_take(const struct addrinfo *from, struct address to[ENDPOINT_ADDRESSES])
+/* The one behind `last` becomes the first; their order stays. */
+static void rotate(struct address *all, size_t count, const struct address *last)
+{
+    struct address old[ENDPOINT_ADDRESSES];
+    size_t behind = 0;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].length == last->length &&
+            memcmp(&all[i].address, &last->address, last->length) == 0)
+            behind = i + 1;
+    memcpy(old, all, count * sizeof(*all));
+    for (size_t i = 0; i < count; i++)
+        all[i] = old[(behind + i) % count];
+}
+
+size_t addresses_take(const struct addrinfo *from, const struct address *last,
+                      struct address to[ENDPOINT_ADDRESSES])
 {
     size_t count = 0;
     for (; from != NULL && count < ENDPOINT_ADDRESSES; from = from->ai_next) {
@@ -77,5 +92,6 @@ size_t addresses_take(const struct addrinfo *from, struct address to[ENDPOINT_AD
         memcpy(&to[count].address, from->ai_addr, from->ai_addrlen);
         to[count++].length = from->ai_addrlen;
     }
+    rotate(to, count, last);
     return count;
 }

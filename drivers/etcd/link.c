@@ -14,6 +14,7 @@
 #define LOOK_FIRST_NS NS_PER_MS
 #define LOOK_MAX_NS (64 * NS_PER_MS)
 #define PING_PAUSE_NS (100 * NS_PER_MS)
+#define SHARES_MAX 3 /* of an attempt: the first addresses of a name are not hurried by many more */
 #define READS_MAX 64 /* in one turn: others want to be served too */
 
 static void attempt(struct link *link);
@@ -27,6 +28,7 @@ static int64_t now_of(const struct link *link)
 static void become(struct link *link, enum link_state state)
 {
     link->state = state;
+    link->address_due_ns = MORTISE_NEVER;
 }
 
 static struct endpoint *endpoint_of(struct link *link)
@@ -95,6 +97,20 @@ static bool set_trouble(struct link *link, bool refuses, const char *format, va_
     return true;
 }
 
+static struct look_up *look_up_of(struct link *link)
+{
+    return &link->look_ups[link->endpoints.at];
+}
+
+/* The next attempt at this endpoint begins behind the address that was tried last. */
+static void keep_address(struct link *link)
+{
+    size_t count = link->address_count, at = link->address_at;
+    if (count > 0)
+        look_up_of(link)->last = link->addresses[at < count ? at : count - 1];
+    link->address_count = 0;
+}
+
 /* DOWN, whatever it was; the next attempt is at the next endpoint. */
 static void go_down(struct link *link)
 {
@@ -107,6 +123,7 @@ static void go_down(struct link *link)
     link->due_ns = now_ns + pause_ns(link);
     link->term = link->member = 0;
     calls_lost(link); /* what they tell names this endpoint */
+    keep_address(link);
     link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
     if (was_up)
         link->events->down(link->driver);
@@ -230,6 +247,15 @@ static void connected(struct link *link)
         secure(link);
 }
 
+/* The address at address_at is silent for longer than this, and another one is left: that is tried. */
+static int64_t share_end_ns(const struct link *link)
+{
+    int64_t now_ns = now_of(link), left_ns = link->due_ns - now_ns;
+    size_t left = link->address_count - link->address_at;
+    return left <= 1 ? MORTISE_NEVER
+                     : now_ns + left_ns / (int64_t)(left < SHARES_MAX ? left : SHARES_MAX);
+}
+
 /* To the address at address_at, or one behind it. */
 static void connect_next(struct link *link)
 {
@@ -238,6 +264,7 @@ static void connect_next(struct link *link)
         if (socket_connect(&link->socket, (const struct sockaddr *)&address->address,
                            address->length)) {
             become(link, LINK_CONNECTING);
+            link->address_due_ns = share_end_ns(link);
             plan_look(link, LOOK_FIRST_NS);
             return;
         }
@@ -245,12 +272,8 @@ static void connect_next(struct link *link)
     link_break(link, "%s", link->socket.problem);
 }
 
-static void try_address(struct link *link)
+static void next_address(struct link *link)
 {
-    if (socket_connected(&link->socket)) {
-        connected(link);
-        return;
-    }
     char problem[sizeof(link->socket.problem)];
     memcpy(problem, link->socket.problem, sizeof(problem));
     link->host->closing(link->host, link->socket.fd);
@@ -260,9 +283,12 @@ static void try_address(struct link *link)
     connect_next(link);
 }
 
-static struct look_up *look_up_of(struct link *link)
+static void try_address(struct link *link)
 {
-    return &link->look_ups[link->endpoints.at];
+    if (socket_connected(&link->socket))
+        connected(link);
+    else
+        next_address(link);
 }
 
 static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
@@ -274,7 +300,7 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     look_up->is_under_way = false;
     if (link->state != LINK_RESOLVING || look_up != look_up_of(link))
         return;
-    link->address_count = addresses_take(addresses, link->addresses);
+    link->address_count = addresses_take(addresses, &look_up->last, link->addresses);
     link->address_at = 0;
     if (link->address_count == 0)
         link_break(link, "%s", problem == NULL ? "no address" : problem);
@@ -303,7 +329,7 @@ static void attempt(struct link *link)
 void link_open(struct link *link)
 {
     link->socket = (struct socket){.fd = -1};
-    link->state = LINK_DOWN;
+    become(link, LINK_DOWN);
     link->due_ns = 0;
     link->calls_due_ns = MORTISE_NEVER;
 }
@@ -403,6 +429,8 @@ size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacit
     int64_t due = link->state == LINK_DOWN && !link->wanted ? MORTISE_NEVER : link->due_ns;
     if (link->calls_due_ns < due)
         due = link->calls_due_ns;
+    if (link->address_due_ns < due)
+        due = link->address_due_ns;
     if (expects(link) && link->look_ns < due)
         due = link->look_ns;
     if (link->grpc.has_ping && link->ping_ns < due)
@@ -445,6 +473,8 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
             attempt(link);
     } else if (link->state != LINK_UP && link->due_ns <= now_ns)
         link_break(link, "no connection within the time; is it etcd?");
+    else if (link->address_due_ns <= now_ns)
+        next_address(link);
     else if (calls_are_overdue(link, now_ns))
         link_break(link, "no answer within the time");
     else if (link->state == LINK_UP && link->open == 0 && grpc_is_old(&link->grpc))

@@ -26,7 +26,8 @@
  *   spent, and a call begins    -            -            -             -           -           DOWN g
  *
  *   a: the next endpoint of the list. b: GREETING without TLS. c: a learner, or older than 3.4. d: with a pause, when all
- *   endpoints have been tried. e: the next address of the endpoint; DOWN after the last one. f: without a pause if it lasted
+ *   endpoints have been tried. e: the next address of the endpoint; DOWN after the last one, and
+ *   when the time of the attempt is over. f: without a pause if it lasted
  *   for a second. g: the same, at the next link_flush(); the call is not sent.
  *
  * One way to fail. Whatever goes wrong, the whole connection is given up, and every call without an answer is LOST: it may be
@@ -40,6 +41,8 @@
  *   - The member is cut off from the others: every call says `hasleader`, so it fails at once, or is not answered.
  *   - A resolver hangs: it runs on a thread of the core. After half of the time to connect the next endpoint is tried; another
  *     look-up of this one is not begun before the old one has ended.
+ *   - An address of a name is silent: each gets a share of the attempt, so the next one is tried. If it accepts, and says nothing,
+ *     the next attempt at this endpoint begins behind it.
  *   - The server closes each connection after the greeting: `f` counts that as a failed attempt.
  *   - Two requests for a token at once: calls that are refused meanwhile wait for the one that is on its way. A token that is
  *     refused twice for one call fails the call.
@@ -157,6 +160,7 @@ enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_THERE };
 struct look_up {
     struct link *link;
     bool is_under_way;
+    struct address last; /* with which the last attempt, or connection, ended */
 };
 
 struct link {
@@ -176,6 +180,7 @@ struct link {
     int64_t ping_ns; /* when the next PING may be answered */
     struct address addresses[ENDPOINT_ADDRESSES];
     size_t address_count, address_at;
+    int64_t address_due_ns; /* CONNECTING: when the next address is tried; NEVER: there is none */
     struct tls_context *tls;
     struct socket socket;
     struct grpc grpc;

@@ -315,19 +315,34 @@ static void test_watches_reset(void)
     client_end(holder);
 }
 
-/* ---- a resolver that hangs ---- */
+/* ---- what a resolver says, or does not say ---- */
 
 static struct test_count hanging = TEST_COUNT_INIT, gate = TEST_COUNT_INIT;
+static int silent_port; /* of an address that names below two.test have before that of the server */
+
+typedef int lookup(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+static int find_two(lookup *next, const char *port, const struct addrinfo *hints,
+                    struct addrinfo **found)
+{
+    char silent[16];
+    snprintf(silent, sizeof silent, "%d", silent_port);
+    int error = next("127.0.0.1", silent, hints, found);
+    return error != 0 ? error : next("127.0.0.1", port, hints, &(*found)->ai_next);
+}
 
 /* In place of the system's, also for the library. Names below hangs.test have no answer before the gate opens. */
 __attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *port,
                                                        const struct addrinfo *hints,
                                                        struct addrinfo **found)
 {
-    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    lookup *next;
     void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
     memcpy(&next, &symbol, sizeof(next));
-    if (strstr(node, "hangs.test") == NULL || (hints->ai_flags & AI_NUMERICHOST) != 0)
+    bool is_number = (hints->ai_flags & AI_NUMERICHOST) != 0;
+    if (!is_number && strstr(node, "two.test") != NULL)
+        return find_two(next, port, hints, found);
+    if (is_number || strstr(node, "hangs.test") == NULL)
         return next(node, port, hints, found);
     test_count_add(&hanging, 1);
     test_count_wait(&gate, 1);
@@ -345,6 +360,22 @@ static void test_resolver_hangs(void)
     test_count_add(&gate, 1);
     give_back(lease);
     client_end(client);
+}
+
+/* A name has two addresses, and the first is silent: it drops what comes, or it accepts, as the kernel of a stopped process does. */
+static void test_silent_address(void)
+{
+    char endpoint[40];
+    snprintf(endpoint, sizeof endpoint, "two.test:%d", stage.ports[0]);
+    for (int accepts = 0; accepts < 2; accepts++) {
+        struct silence silence;
+        silent_port = silence_begin(&silence, accepts);
+        CHECK(silent_port > 0);
+        mortise_client *client = client_at(endpoint, "ttl=30s&connect_timeout=500ms");
+        give_back(take(client, fresh_name()));
+        client_end(client);
+        silence_end(&silence);
+    }
 }
 
 static void test_foreign_socket(void)
@@ -372,6 +403,7 @@ const CU_TestInfo call_tests[] = {
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     {"a resolver hangs", test_resolver_hangs},
+    {"the first address of a name is silent", test_silent_address},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

@@ -2,6 +2,7 @@
 #include "stage.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -124,6 +125,33 @@ static int free_port(void)
     if (fd >= 0)
         close(fd);
     return is_good ? ntohs(here.sin_port) : 0;
+}
+
+/* Calls until the queue of those that wait to be accepted is full: what comes then is dropped. */
+int silence_begin(struct silence *silence, bool accepts)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof here;
+    silence->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_good = bind(silence->listener, (struct sockaddr *)&here, sizeof here) == 0 &&
+                   getsockname(silence->listener, (struct sockaddr *)&here, &size) == 0 &&
+                   listen(silence->listener, accepts ? 100 : 0) == 0;
+    for (int i = 0; i < 4; i++) {
+        silence->callers[i] = -1;
+        if (!accepts)
+            silence->callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (!accepts && connect(silence->callers[i], (struct sockaddr *)&here, sizeof here) != 0)
+            is_good = is_good && errno == EINPROGRESS;
+    }
+    return is_good ? ntohs(here.sin_port) : 0;
+}
+
+void silence_end(struct silence *silence)
+{
+    close(silence->listener);
+    for (int i = 0; i < 4; i++)
+        if (silence->callers[i] >= 0)
+            close(silence->callers[i]);
 }
 
 /* A proxy before the peer port of each server. That port is chosen here, because the proxy is told it first; servers.sh takes

@@ -36,6 +36,14 @@ int stage_leader(void);
 bool ctl_at(int only, const char *const *words, char *said, size_t size);
 #define CTL(...) ctl_at(1, (const char *const[]){__VA_ARGS__, NULL}, NULL, 0)
 
+/* A port of 127.0.0.1 where nobody says anything. accepts: the kernel accepts connections; else it drops them. */
+struct silence {
+    int listener, callers[4];
+};
+/* Returns the port; 0: it failed. */
+int silence_begin(struct silence *silence, bool accepts);
+void silence_end(struct silence *silence);
+
 /* Opens a client; `settings` as in a URL ("ttl=2s&…"), or "". */
 mortise_client *client_at(const char *endpoints, const char *settings);
 mortise_client *client_direct(const char *settings); /* all servers */
