@@ -1,6 +1,7 @@
 /* call.c - the calls on a link: how they are sent, what their answers mean, and the token of the user. See link.h. */
 #include "call.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,21 @@ bool calls_are_overdue(struct link *link, int64_t now_ns)
         if (call->due_ns < link->calls_due_ns)
             link->calls_due_ns = call->due_ns;
     return link->calls_due_ns <= now_ns;
+}
+
+void link_settle(struct link *link, int64_t timeout_ms)
+{
+    int64_t end_ns = link->host->now(link->host) + timeout_ms * NS_PER_MS, left_ns;
+    while (link_is_up(link) && link->open > 0 &&
+           (left_ns = end_ns - link->host->now(link->host)) > 0) {
+        int64_t due_ns = MORTISE_NEVER;
+        struct pollfd fd;
+        link_flush(link);
+        if (link_interest(link, &fd, 1, &due_ns) == 0)
+            break;
+        int count = poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
+        link_turn(link, &fd, count > 0 ? 1 : 0);
+    }
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */

@@ -190,7 +190,7 @@ struct claim {
 
     uint64_t token_floor, token;
     int64_t ttl_ms;
-    int64_t asked_ns; /* when its op came */
+    struct patience patience; /* of its op */
     int64_t from_ns;  /* before the look that showed it first was sent */
     int64_t ends_ns;  /* when it is over if nobody renews it; NEVER: an op waits for it */
     int64_t look_ns;  /* HELD: when to watch its own key; NEVER: it is watched */

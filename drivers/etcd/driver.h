@@ -84,6 +84,12 @@ struct upcalls {
     void (*refused)(struct driver *driver, struct session *session, const struct call *call);
 };
 
+/* Of an op. */
+struct patience {
+    int64_t asked_ns; /* when it came, */
+    size_t tries;     /* and the link's then */
+};
+
 struct driver {
     mortise_host *host;
     const struct upcalls *upcalls;
@@ -97,7 +103,9 @@ struct driver {
     bool up_once;
 
     int64_t away_ns;     /* since when there is no connection; 0: there is one */
-    int64_t away_due_ns; /* when to look for calls that have waited long enough for one */
+    size_t away_tries;   /* the link's then */
+    int64_t away_due_ns; /* when to look for ops that have waited long enough for one; */
+    size_t tries_seen;   /* likewise if the link's are others */
 
     struct watch *watches; /* uthash, by id */
     int64_t watch_number;
@@ -196,10 +204,10 @@ bool fault_is_no_lease(const struct call *call); /* "requested lease not found" 
  * answered like this too. So nobody knows. */
 bool fault_is_doubtful(const struct call *call);
 bool fault_is_no_space(const struct call *call);
-/* A call begins that may have to wait for a connection, for no longer than connect_timeout: returns its instant. */
-int64_t patience(struct driver *driver);
-/* Whether a call that began then has waited long enough. */
-bool patience_is_over(struct driver *driver, int64_t asked_ns);
+/* An op begins that may have to wait for a connection: for connect_timeout, and until each endpoint was tried. */
+void patience_begin(struct driver *driver, struct patience *patience);
+/* Whether it has waited long enough. */
+bool patience_is_over(struct driver *driver, const struct patience *patience);
 
 /* ---- note.c --------------------------------------------------------------------------------------- */
 

@@ -154,22 +154,24 @@ static void look_by(struct driver *driver, int64_t at_ns)
         driver->away_due_ns = at_ns;
 }
 
-int64_t patience(struct driver *driver)
+void patience_begin(struct driver *driver, struct patience *patience)
 {
-    int64_t now_ns = now_of(driver);
+    *patience = (struct patience){.asked_ns = now_of(driver), .tries = driver->link.tries};
     if (driver->away_ns != 0)
-        look_by(driver, now_ns + driver->settings.connect_timeout_ms * NS_PER_MS);
-    return now_ns;
+        look_by(driver, patience->asked_ns + driver->settings.connect_timeout_ms * NS_PER_MS);
 }
 
-bool patience_is_over(struct driver *driver, int64_t asked_ns)
+/* If it is not, the driver looks again then, and whenever another endpoint was tried. */
+bool patience_is_over(struct driver *driver, const struct patience *patience)
 {
     if (driver->away_ns == 0)
         return false;
-    int64_t since_ns = asked_ns > driver->away_ns ? asked_ns : driver->away_ns;
+    bool came_later = patience->asked_ns > driver->away_ns;
+    int64_t since_ns = came_later ? patience->asked_ns : driver->away_ns;
+    size_t tries = driver->link.tries - (came_later ? patience->tries : driver->away_tries);
     int64_t until_ns = since_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
     if (now_of(driver) >= until_ns)
-        return true;
+        return tries >= driver->link.round;
     look_by(driver, until_ns);
     return false;
 }

@@ -11,7 +11,7 @@
 static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
 {
     claim->op = op;
-    claim->asked_ns = patience(driver);
+    patience_begin(driver, &claim->patience);
     claim->token_floor = op->token_floor;
     op_set_data(op, claim);
 }
@@ -409,7 +409,7 @@ void lease_refused(struct driver *driver, struct session *session, const struct 
 static void tell_away(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
-    if (op == NULL || !patience_is_over(driver, claim->asked_ns))
+    if (op == NULL || !patience_is_over(driver, &claim->patience))
         return;
     claim->op = NULL;
     fault_unreachable(driver, op, claim->made ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);

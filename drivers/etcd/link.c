@@ -105,9 +105,12 @@ static struct look_up *look_up_of(struct link *link)
 /* The next attempt at this endpoint begins behind the address that was tried last. */
 static void keep_address(struct link *link)
 {
-    size_t count = link->address_count, at = link->address_at;
+    size_t count = link->address_count, tried = link->address_at + (link->address_at < count);
+    bool is_only = link->endpoints.count == 1 && count > 0;
+    link->tries += is_only ? tried : 1;
+    link->round = !is_only ? link->endpoints.count : count < SHARES_MAX ? count : SHARES_MAX;
     if (count > 0)
-        look_up_of(link)->last = link->addresses[at < count ? at : count - 1];
+        look_up_of(link)->last = link->addresses[tried - 1];
     link->address_count = 0;
 }
 
@@ -331,6 +334,7 @@ void link_open(struct link *link)
     link->socket = (struct socket){.fd = -1};
     become(link, LINK_DOWN);
     link->due_ns = 0;
+    link->round = 1;
     link->calls_due_ns = MORTISE_NEVER;
 }
 
@@ -479,18 +483,4 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
         link_break(link, "no answer within the time");
     else if (link->state == LINK_UP && link->open == 0 && grpc_is_old(&link->grpc))
         link_break(link, "half of the connection's stream ids are used; reconnecting");
-}
-
-void link_settle(struct link *link, int64_t timeout_ms)
-{
-    int64_t end_ns = now_of(link) + timeout_ms * NS_PER_MS, left_ns;
-    while (link_is_up(link) && link->open > 0 && (left_ns = end_ns - now_of(link)) > 0) {
-        int64_t due_ns = MORTISE_NEVER;
-        struct pollfd fd;
-        link_flush(link);
-        if (link_interest(link, &fd, 1, &due_ns) == 0)
-            break;
-        int count = poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
-        link_turn(link, &fd, count > 0 ? 1 : 0);
-    }
 }

@@ -29,12 +29,14 @@ static const mortise_option options[OPTION_COUNT] = {
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
                          .help = "the password of the user"},
-    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "2s",
-                                .minimum = 1,
-                                .maximum = 3600000,
-                                .help = "how long calls wait for a connection before they fail"},
+    [OPTION_CONNECT_TIMEOUT] =
+        {.key = "connect_timeout",
+         .type = MORTISE_OPTION_DURATION,
+         .default_text = "2s",
+         .minimum = 1,
+         .maximum = 3600000,
+         .help = "how long calls wait for a connection before they fail; longer if not "
+                 "every endpoint has been tried by then"},
     [OPTION_TIMEOUT] = {.key = "timeout",
                         .type = MORTISE_OPTION_DURATION,
                         .default_text = "2s",
@@ -90,6 +92,7 @@ static void link_is_there(struct driver *driver)
 static void link_is_gone(struct driver *driver)
 {
     driver->away_ns = now_of(driver);
+    driver->away_tries = driver->link.tries;
     int64_t until_ns = driver->away_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
     if (until_ns < driver->away_due_ns)
         driver->away_due_ns = until_ns;
@@ -317,8 +320,9 @@ static void driver_turn(void *ctx, const struct pollfd *ready, size_t n)
     struct driver *driver = ctx;
     int64_t now_ns = now_of(driver);
     link_turn(&driver->link, ready, n);
-    if (now_ns >= driver->away_due_ns) {
+    if (now_ns >= driver->away_due_ns || driver->tries_seen != driver->link.tries) {
         driver->away_due_ns = MORTISE_NEVER;
+        driver->tries_seen = driver->link.tries;
         queries_away(driver);
         lease_away(driver);
     }

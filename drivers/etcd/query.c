@@ -107,7 +107,7 @@ void query_start(struct driver *driver, mortise_op *op, query_begin *begin)
     }
     query->op = op;
     query->begin = begin;
-    query->asked_ns = patience(driver);
+    patience_begin(driver, &query->patience);
     op_set_data(op, query);
     DL_APPEND(driver->queries, query);
     if (is_connected(driver))
@@ -144,7 +144,7 @@ void queries_away(struct driver *driver)
 {
     struct query *query, *next;
     DL_FOREACH_SAFE (driver->queries, query, next)
-        if (patience_is_over(driver, query->asked_ns))
+        if (patience_is_over(driver, &query->patience))
             query_fail(driver, query, query->written ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE,
                        NULL);
 }

@@ -12,7 +12,7 @@ typedef void query_begin(struct driver *driver, struct query *query);
 struct query {
     struct query *next, *prev;
     mortise_op *op; /* NULL: answered; the query is freed when nothing is pending */
-    int64_t asked_ns;
+    struct patience patience;
     query_begin *begin;
     uint64_t step;                     /* answers to calls of earlier steps mean nothing */
     unsigned pending;                  /* calls on their way */

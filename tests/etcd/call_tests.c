@@ -357,25 +357,50 @@ static void test_resolver_hangs(void)
     mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=1s");
     mortise_lease *lease = take(client, fresh_name());
     CHECK(test_count_get(&hanging) >= 1 && test_count_get(&hanging) <= 2);
-    test_count_add(&gate, 1);
     give_back(lease);
     client_end(client);
+    test_count_add(&gate, 1);
 }
 
 /* A name has two addresses, and the first is silent: it drops what comes, or it accepts, as the kernel of a stopped process does. */
 static void test_silent_address(void)
 {
     char endpoint[40];
+    mortise_info info = {.size = sizeof info};
     snprintf(endpoint, sizeof endpoint, "two.test:%d", stage.ports[0]);
     for (int accepts = 0; accepts < 2; accepts++) {
         struct silence silence;
         silent_port = silence_begin(&silence, accepts);
         CHECK(silent_port > 0);
         mortise_client *client = client_at(endpoint, "ttl=30s&connect_timeout=500ms");
+        EXPECT(OK, mortise_inspect(client, fresh_name(), &info, &detail));
         give_back(take(client, fresh_name()));
         client_end(client);
         silence_end(&silence);
     }
+}
+
+/* Two of three endpoints are silent, and each new client begins with them. What asks once has its answer all the same. */
+static void test_silent_endpoints(void)
+{
+    char endpoints[200];
+    mortise_info info = {.size = sizeof info};
+    mortise_lease *lease = NULL;
+    struct silence drops, accepts;
+    snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d,%s",
+             silence_begin(&drops, false), silence_begin(&accepts, true), stage.servers);
+    for (int acquires = 0; acquires < 2; acquires++) {
+        mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=500ms");
+        if (acquires)
+            EXPECT(OK, mortise_acquire(client, fresh_name(), MORTISE_OPTIONS(.wait_ms = 0), &lease,
+                                       &detail));
+        else
+            EXPECT(OK, mortise_inspect(client, fresh_name(), &info, &detail));
+        give_back(lease);
+        client_end(client);
+    }
+    silence_end(&drops);
+    silence_end(&accepts);
 }
 
 static void test_foreign_socket(void)
@@ -404,6 +429,7 @@ const CU_TestInfo call_tests[] = {
     {"the watches are reset", test_watches_reset},
     {"a resolver hangs", test_resolver_hangs},
     {"the first address of a name is silent", test_silent_address},
+    {"two silent endpoints", test_silent_endpoints},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };
