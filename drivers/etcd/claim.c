@@ -377,6 +377,8 @@ struct claim *claim_answered(struct driver *driver, struct call *call)
 {
     struct claim *claim = call->to.target;
     claim->pending--;
+    if (call->end != CALL_LOST)
+        claim->patience.away_ns = 0;
     if (claim->pending == 0)
         slots_settle(driver, claim);
     if (claim->state != CLAIM_ENDED)

@@ -84,10 +84,10 @@ struct upcalls {
     void (*refused)(struct driver *driver, struct session *session, const struct call *call);
 };
 
-/* Of an op. */
+/* Of an op: see fault.c, PATIENCE. */
 struct patience {
-    int64_t asked_ns; /* when it came, */
-    size_t tries;     /* and the link's then */
+    int64_t away_ns; /* since when nobody answers; 0: somebody does */
+    size_t tries;    /* the link's then */
 };
 
 struct driver {
@@ -102,9 +102,7 @@ struct driver {
     struct link link;
     bool up_once;
 
-    int64_t away_ns;     /* since when there is no connection; 0: there is one */
-    size_t away_tries;   /* the link's then */
-    int64_t away_due_ns; /* when to look for ops that have waited long enough for one; */
+    int64_t away_due_ns; /* when to look for ops that have waited long enough for an answer; */
     size_t tries_seen;   /* likewise if the link's are others */
 
     struct watch *watches; /* uthash, by id */
@@ -204,9 +202,11 @@ bool fault_is_no_lease(const struct call *call); /* "requested lease not found" 
  * answered like this too. So nobody knows. */
 bool fault_is_doubtful(const struct call *call);
 bool fault_is_no_space(const struct call *call);
-/* An op begins that may have to wait for a connection: for connect_timeout, and until each endpoint was tried. */
+/* An op begins. */
 void patience_begin(struct driver *driver, struct patience *patience);
-/* Whether it has waited long enough. */
+/* The connection is lost. */
+void patience_lost(struct driver *driver, struct patience *patience);
+/* Whether nobody has answered it for long enough. */
 bool patience_is_over(struct driver *driver, const struct patience *patience);
 
 /* ---- note.c --------------------------------------------------------------------------------------- */

@@ -146,7 +146,28 @@ bool fault_is_no_space(const struct call *call)
     return fault_is_doubtful(call) && strstr(call->text, NO_SPACE) != NULL;
 }
 
-/* ---- patience without a connection ------------------------------------------------------------------------ */
+/* ---- patience ----------------------------------------------------------------------------------------------
+ *
+ * PATIENCE. An op is *away* while nobody answers it. A connection alone is no answer: a member without a majority tells its status,
+ * and one whose disk hangs answers reads. So each op counts for itself:
+ *
+ *   event                                                not away           away
+ *   it begins, with a connection                         not away           -
+ *   it begins, without one                               away from now on   -
+ *   UP: Status is answered                               -                  -
+ *   a call of its claim is answered, done or refused     -                  not away
+ *   the session for which its claim is IDLE is joined    -                  not away
+ *   any other call is answered: of another claim, a
+ *     beat, a join behind a lost acquire                 -                  -
+ *   the connection is lost                               away from now on   - a
+ *   connect_timeout has passed, no connection            -                  it fails b
+ *
+ *   a: a call without an answer ends with the connection, so the second loss finds that none came in between. b: when each endpoint
+ *   was tried since. While there is a connection nothing fails: what is on its way is answered within `timeout`, or this
+ *   connection is lost, too. So servers that answer each call in time, however slowly, never lose an op.
+ *
+ * A claim that waits for its turn is not away: its look was answered. After a loss it looks again, and is away until that is answered.
+ * Queries are away from their first loss to their end: a list that begins anew would be answered in part each time. */
 
 static void look_by(struct driver *driver, int64_t at_ns)
 {
@@ -154,24 +175,33 @@ static void look_by(struct driver *driver, int64_t at_ns)
         driver->away_due_ns = at_ns;
 }
 
-void patience_begin(struct driver *driver, struct patience *patience)
+static int64_t until_ns(const struct driver *driver, const struct patience *patience)
 {
-    *patience = (struct patience){.asked_ns = now_of(driver), .tries = driver->link.tries};
-    if (driver->away_ns != 0)
-        look_by(driver, patience->asked_ns + driver->settings.connect_timeout_ms * NS_PER_MS);
+    return patience->away_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
 }
 
-/* If it is not, the driver looks again then, and whenever another endpoint was tried. */
+void patience_lost(struct driver *driver, struct patience *patience)
+{
+    if (patience->away_ns != 0)
+        return;
+    *patience = (struct patience){.away_ns = now_of(driver), .tries = driver->link.tries};
+    look_by(driver, until_ns(driver, patience));
+}
+
+void patience_begin(struct driver *driver, struct patience *patience)
+{
+    *patience = (struct patience){0};
+    if (!is_connected(driver))
+        patience_lost(driver, patience);
+}
+
+/* If it is not, the driver looks again then, and whenever another endpoint was given up. */
 bool patience_is_over(struct driver *driver, const struct patience *patience)
 {
-    if (driver->away_ns == 0)
+    if (patience->away_ns == 0 || is_connected(driver))
         return false;
-    bool came_later = patience->asked_ns > driver->away_ns;
-    int64_t since_ns = came_later ? patience->asked_ns : driver->away_ns;
-    size_t tries = driver->link.tries - (came_later ? patience->tries : driver->away_tries);
-    int64_t until_ns = since_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
-    if (now_of(driver) >= until_ns)
-        return tries >= driver->link.round;
-    look_by(driver, until_ns);
+    if (now_of(driver) >= until_ns(driver, patience))
+        return driver->link.tries - patience->tries >= driver->link.round;
+    look_by(driver, until_ns(driver, patience));
     return false;
 }

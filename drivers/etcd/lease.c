@@ -265,8 +265,9 @@ void lease_up(struct driver *driver)
     claims_each(driver, go_on);
 }
 
-static void doubt_held(struct driver *driver, struct claim *claim)
+static void lose(struct driver *driver, struct claim *claim)
 {
+    patience_lost(driver, &claim->patience);
     claim->own_watch = 0; /* ended with the connection */
     if (claim->state == CLAIM_HELD)
         claim_tell(driver, claim);
@@ -278,7 +279,7 @@ void lease_down(struct driver *driver)
     claims_begin_series(driver);
     DL_FOREACH (driver->sessions, session)
         session->suspects = true;
-    claims_each(driver, doubt_held);
+    claims_each(driver, lose);
 }
 
 /* Its key may not be there: nothing is proven for it before it was seen again. */
@@ -304,8 +305,11 @@ void lease_ready(struct driver *driver, struct session *session)
                 claim_move(driver, claim);
             if (claim->session == session &&
                 (claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN ||
-                 claim->state == CLAIM_DOUBTFUL))
+                 claim->state == CLAIM_DOUBTFUL)) {
+                if (claim->state == CLAIM_IDLE)
+                    claim->patience.away_ns = 0;
                 claim_go(driver, claim);
+            }
         }
     }
 }
@@ -404,7 +408,7 @@ void lease_refused(struct driver *driver, struct session *session, const struct 
 
 /* ---- time ----------------------------------------------------------------------------------------------- */
 
-/* A caller that has waited long enough for a connection is told so. Its claim may have a key, so it waits for the core to
+/* A caller that has waited long enough for an answer is told so. Its claim may have a key, so it waits for the core to
  * ask again, for a ttl. */
 static void tell_away(struct driver *driver, struct claim *claim)
 {

@@ -35,7 +35,7 @@ static const mortise_option options[OPTION_COUNT] = {
          .default_text = "2s",
          .minimum = 1,
          .maximum = 3600000,
-         .help = "how long calls wait for a connection before they fail; longer if not "
+         .help = "how long calls wait for a member that answers before they fail; longer if not "
                  "every endpoint has been tried by then"},
     [OPTION_TIMEOUT] = {.key = "timeout",
                         .type = MORTISE_OPTION_DURATION,
@@ -83,7 +83,6 @@ static const struct upcalls upcalls = {
 
 static void link_is_there(struct driver *driver)
 {
-    driver->away_ns = 0;
     sessions_up(driver);
     lease_up(driver);
     queries_up(driver);
@@ -91,14 +90,10 @@ static void link_is_there(struct driver *driver)
 
 static void link_is_gone(struct driver *driver)
 {
-    driver->away_ns = now_of(driver);
-    driver->away_tries = driver->link.tries;
-    int64_t until_ns = driver->away_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
-    if (until_ns < driver->away_due_ns)
-        driver->away_due_ns = until_ns;
     watches_end(driver);
     sessions_down(driver);
     lease_down(driver);
+    queries_down(driver);
 }
 
 static void history_is_other(struct driver *driver, bool is_other_cluster)
@@ -194,7 +189,6 @@ static mortise_status driver_open(const mortise_open_args *args, void **ctx, mor
     driver->note_len = strlen(driver->note);
     driver->host->random(driver->host, driver->key_id.instance, INSTANCE_SIZE);
     driver->sweep_ns = driver->away_due_ns = MORTISE_NEVER;
-    driver->away_ns = now_of(driver);
     driver->link.driver = driver;
     driver->link.host = driver->host;
     driver->link.settings = &driver->settings;

@@ -140,6 +140,13 @@ void queries_up(struct driver *driver)
             query->begin(driver, query);
 }
 
+void queries_down(struct driver *driver)
+{
+    struct query *query;
+    DL_FOREACH (driver->queries, query)
+        patience_lost(driver, &query->patience);
+}
+
 void queries_away(struct driver *driver)
 {
     struct query *query, *next;

@@ -26,6 +26,7 @@ struct query {
 void query_start(struct driver *driver, mortise_op *op, query_begin *begin);
 void query_cancel(struct driver *driver, mortise_op *op);
 void queries_up(struct driver *driver);
+void queries_down(struct driver *driver);
 void queries_away(struct driver *driver);
 void queries_free(struct driver *driver);
 

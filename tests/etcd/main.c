@@ -12,7 +12,7 @@ struct set {
     int servers;
     bool ways;
     const char *const *keys;
-    const CU_TestInfo *tests[3];
+    const CU_TestInfo *tests[4];
 };
 
 #define QUICK "heartbeat=50", "election=500"
@@ -25,7 +25,7 @@ static const char disk_key[] = "disk=" SLOW_DISK;
 static const char *const slow[] = {QUICK, disk_key, NULL};
 
 static const struct set sets[] = {
-    {"calls", 1, false, quick, {call_tests, cover_tests, stream_tests}},
+    {"calls", 1, false, quick, {call_tests, cover_tests, stream_tests, away_tests}},
     {"leases", 1, false, quick, {lease_tests, permit_tests, restore_tests}},
     {"cuts", 1, false, quick, {cut_tests}},
     {"noise", 1, false, quick, {noise_tests}},
@@ -38,12 +38,13 @@ static const struct set sets[] = {
 
 static int run_set(const struct set *set, const char *only)
 {
-    CU_SuiteInfo suites[4] = {CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL,
-                              CU_SUITE_INFO_NULL};
-    for (int i = 0; i < 3 && set->tests[i]; i++)
+    CU_SuiteInfo suites[5] = {CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL,
+                              CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL};
+    for (int i = 0; i < 4 && set->tests[i]; i++)
         suites[i] = (CU_SuiteInfo){.pName = i == 0   ? set->name
                                             : i == 1 ? "more"
-                                                     : "yet more",
+                                            : i == 2 ? "yet more"
+                                                     : "and more",
                                    .pTests = scene_choose(set->tests[i], only)};
     if (set->keys == slow && system(SLOW_DISK " --probe") != 0)
         return test_skip("etcd", "this kernel does not permit seccomp user notifications");

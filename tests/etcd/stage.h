@@ -70,6 +70,6 @@ bool revoke_all_leases(void);
 
 extern const CU_TestInfo call_tests[], cover_tests[], lease_tests[], permit_tests[], cut_tests[],
     noise_tests[], user_tests[], tls_tests[], cluster_tests[], space_tests[], disk_tests[],
-    stream_tests[], restore_tests[];
+    stream_tests[], restore_tests[], away_tests[];
 
 #endif
