@@ -32,8 +32,7 @@ static void same_keys(struct keys *keys)
 static void keys_of(const struct driver *driver, const struct claim *claim, struct keys *keys)
 {
     claim_key(claim, &keys->own);
-    claim_border(claim, '/', &keys->begin);
-    keys->begin.size = claim->name->key_len;
+    claim_border(claim, CONTENDERS_BEGIN, &keys->begin);
     claim_border(claim, SHARED_BEGIN, &keys->shared_begin);
     claim_border(claim, SHARED_END, &keys->shared_end);
     claim_border(claim, NAME_END, &keys->end);

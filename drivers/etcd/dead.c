@@ -46,9 +46,11 @@ void dead_begin(struct driver *driver, struct query *query)
     begin[length++] = '/';
     memcpy(end, begin, length);
     end[length - 1] = NAME_END;
+    begin[length] = CONTENDERS_BEGIN;
     struct call *call = query_call(driver, query, found);
     if (call != NULL)
-        txn_range(&call->grpc.out, BRANCH_THEN,
-                  &(struct range){.begin = bytes_of(begin, length), .end = bytes_of(end, length)});
+        txn_range(
+            &call->grpc.out, BRANCH_THEN,
+            &(struct range){.begin = bytes_of(begin, length + 1), .end = bytes_of(end, length)});
     query_send(driver, query, call);
 }

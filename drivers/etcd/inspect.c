@@ -3,7 +3,7 @@
  * Inspect and break read all keys of the name in one request. A list reads all keys below the prefix, a page at a time, all as
  * of the revision of the first page; then it sorts them by name and by create revision. If that revision is compacted
  * meanwhile, the list begins anew. The keys that are not of locks ("%sessions" and so on) lie between two ranges and
- * are not read.
+ * are not read; those of a longer prefix, which may lie below a name, are passed over.
  *
  * Who holds: the first contender; and if that one is shared, or says that it was made so, the shared ones behind it up to the
  * next exclusive one, as many as there are permits (queue.h). */
@@ -95,7 +95,8 @@ static bool take(struct driver *driver, struct listing *listing, const struct kv
         item->created = kv->created;
         item->is_shared = contender_read(last, last_len).kind.shared;
         note_holder(kv, listing->base, &item->info);
-        listing->count += item->name_len > 0;
+        listing->count +=
+            item->name_len > 0 && last_len > 0 && (unsigned char)last[0] >= CONTENDERS_BEGIN;
     }
     return true;
 }
@@ -235,13 +236,14 @@ void inspect_begin(struct driver *driver, struct query *query)
     size_t size = prefix_key(driver, begin, escaped, length);
     memcpy(end, begin, size);
     end[size - 1] = NAME_END;
+    begin[size] = CONTENDERS_BEGIN;
     size_t tokens_len = prefix_key(driver, tokens, "%tokens", 7);
     struct call *call = query_call(driver, query, name_asked);
     if (call != NULL) {
         txn_range(&call->grpc.out, BRANCH_THEN,
                   &(struct range){.begin = bytes_of(tokens, tokens_len)});
         txn_range(&call->grpc.out, BRANCH_THEN,
-                  &(struct range){.begin = bytes_of(begin, size), .end = bytes_of(end, size)});
+                  &(struct range){.begin = bytes_of(begin, size + 1), .end = bytes_of(end, size)});
     }
     query_send(driver, query, call);
 }

@@ -13,8 +13,10 @@
 #define PREFIX_MAX 256
 #define KEY_MAX (PREFIX_MAX + ESCAPED_MAX + CONTENDER_MAX + 1)
 
-/* Between the exclusive contenders of a name and the shared ones, behind these, and behind all keys of the name: what follows
- * `<prefix><name>/`, and for the last one `<prefix><name>`. */
+/* Before the contenders of a name, between the exclusive and the shared ones, behind these, and behind all keys of the name: what
+ * follows `<prefix><name>/`, and for the last one `<prefix><name>`. Below the first one may lie %tokens, %sessions and %records of
+ * clients whose prefix is `<prefix><name>`. */
+#define CONTENDERS_BEGIN '&' /* '%' + 1 */
 #define SHARED_BEGIN 's'
 #define SHARED_END 't'
 #define NAME_END '0' /* '/' + 1 */

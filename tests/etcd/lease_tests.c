@@ -406,6 +406,43 @@ static void test_stopped(void)
     client_end(client);
 }
 
+static bool count_listed(const mortise_info *info, void *count)
+{
+    *(int *)count += 1 + info->waiters;
+    return true;
+}
+
+/* A client whose prefix is that of another one with the name of a lock: what its locks leave in the servers is nobody's claim to that
+ * lock. A lock that it holds is one, as for etcdctl. */
+static void test_nested_prefix(void)
+{
+    char url[400];
+    const char *name = fresh_name();
+    mortise_client *outer = client_direct("ttl=30s"), *inner = NULL;
+    mortise_info info = {.size = sizeof info};
+    mortise_lease *lease = NULL;
+    int count = 0;
+    snprintf(url, sizeof url, "etcd://%s/mortise/%s?log=none", stage.servers, name);
+    EXPECT(OK, mortise_open(url, &inner, &detail));
+    give_back(take(inner, "inside"));
+    EXPECT(OK, mortise_inspect(outer, name, &info, &detail));
+    CHECK(!info.held && info.waiters == 0);
+    EXPECT(OK, mortise_list(outer, name, count_listed, &count, &detail));
+    CHECK(count == 0);
+    EXPECT(OK, mortise_acquire(outer, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
+    give_back(lease);
+    EXPECT(OK,
+           mortise_acquire(outer, name, MORTISE_OPTIONS(.wait_ms = 1000, .mode = MORTISE_SHARED),
+                           &lease, &detail));
+    give_back(lease);
+    mortise_lease *held = take(inner, "inside");
+    lease = NULL;
+    EXPECT(BUSY, mortise_acquire(outer, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
+    give_back(held);
+    client_end(inner);
+    client_end(outer);
+}
+
 const CU_TestInfo lease_tests[] = {
     {"a lease is revoked by hand", test_revoked},
     {"the own key is deleted", test_own_key_deleted},
@@ -419,6 +456,7 @@ const CU_TestInfo lease_tests[] = {
     {"the base of a turn", test_base_of_turn},
     {"the base is another cluster's", test_other_cluster},
     {"the base makes no sense", test_nonsense},
+    {"a prefix below a lock", test_nested_prefix},
     {"compacted", test_compacted},
     {"the own key is replaced", test_key_replaced},
     {"the server is stopped", test_stopped},
