@@ -141,8 +141,15 @@ static mortise_status read_tls(struct driver *driver, mortise_error *error)
     settings->tls_settings = (struct tls_settings){.ca = values[OPTION_TLS_CA].text,
                                                    .cert = values[OPTION_TLS_CERT].text,
                                                    .key = values[OPTION_TLS_KEY].text};
-    if (!settings->tls)
+    if ((settings->tls_settings.cert == NULL) != (settings->tls_settings.key == NULL))
+        return fault_error(error, MORTISE_CONFIG, "etcd: tls_cert and tls_key need each other");
+    if (!settings->tls) {
+        if (settings->tls_settings.ca != NULL || settings->tls_settings.cert != NULL)
+            driver->host->log(driver->host, 4,
+                              "connections are not encrypted: tls_ca and tls_cert do nothing "
+                              "without tls = yes");
         return MORTISE_OK;
+    }
     driver->link.tls = tls_context_new(&settings->tls_settings, problem, sizeof(problem));
     return driver->link.tls != NULL ? MORTISE_OK
                                     : fault_error(error, MORTISE_CONFIG, "etcd: tls: %s", problem);

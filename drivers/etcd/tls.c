@@ -29,6 +29,13 @@ static void explain(char *problem, size_t size, const char *what, const char *fi
 
 /* ---- the context ------------------------------------------------------------------------------------- */
 
+/* Of an encrypted key: without this OpenSSL asks on the terminal, whoever sits there. */
+static int no_password(char *to, int size, int writes, void *argument)
+{
+    (void)to, (void)size, (void)writes, (void)argument;
+    return 0;
+}
+
 static bool files_load(SSL_CTX *ssl, const struct tls_settings *settings, char *problem,
                        size_t size)
 {
@@ -61,6 +68,7 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, char *p
         tls_context_free(context);
         return NULL;
     }
+    SSL_CTX_set_default_passwd_cb(context->ssl, no_password);
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
     SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_alpn_protos(context->ssl, h2, sizeof(h2));

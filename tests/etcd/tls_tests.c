@@ -2,7 +2,9 @@
 #include "stage.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void test_tls(void)
 {
@@ -57,6 +59,55 @@ static void test_tls_config(void)
              stage.servers, stage.ca, stage.cert, stage.ca);
     EXPECT(CONFIG, mortise_open(url, &client, &detail));
     SAYS("cannot use the key");
+    snprintf(url, sizeof url, "etcd://%s/mortise?tls=yes&tls_ca=%s&tls_cert=%s&log=none",
+             stage.servers, stage.ca, stage.cert);
+    EXPECT(CONFIG, mortise_open(url, &client, &detail));
+    SAYS("tls_cert and tls_key need each other");
+}
+
+/* A key that is encrypted is refused; nobody is asked for its password, neither on the terminal nor by the standard input, which
+ * OpenSSL reads if there is no terminal. */
+static void test_tls_password(void)
+{
+    char command[900], url[900];
+    mortise_client *client = NULL;
+    int pipes[2], input = dup(STDIN_FILENO);
+    snprintf(command, sizeof command,
+             "openssl pkey -aes128 -passout pass:secret -in '%s' -out '%s/locked.key'", stage.key,
+             stage.folder);
+    CU_ASSERT_EQUAL_FATAL(system(command), 0);
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    CHECK(write(pipes[1], "secret\n", 7) == 7);
+    close(pipes[1]);
+    dup2(pipes[0], STDIN_FILENO);
+    close(pipes[0]);
+    snprintf(url, sizeof url,
+             "etcd://%s/mortise?tls=yes&tls_ca=%s&tls_cert=%s&tls_key=%s/locked.key&log=none",
+             stage.servers, stage.ca, stage.cert, stage.folder);
+    EXPECT(CONFIG, mortise_open(url, &client, &detail));
+    SAYS("cannot use the key");
+    mortise_close(client, NULL);
+    dup2(input, STDIN_FILENO);
+    close(input);
+}
+
+static void note_line(int level, const char *line, void *found)
+{
+    *(bool *)found |= level == 4 && strstr(line, "connections are not encrypted") != NULL;
+}
+
+/* Files for TLS, and no TLS: who wrote that may believe that it is on. */
+static void test_tls_off(void)
+{
+    char url[600];
+    mortise_client *client = NULL;
+    bool found = false;
+    mortise_on_log(note_line, &found);
+    snprintf(url, sizeof url, "etcd://%s/mortise?tls_ca=%s", stage.servers, stage.ca);
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    client_end(client);
+    mortise_on_log(NULL, NULL);
+    CHECK(found);
 }
 
 /* An answer of some megabytes, in hundreds of records of TLS. */
@@ -83,6 +134,8 @@ const CU_TestInfo tls_tests[] = {
     {"both certificates", test_tls},
     {"refused", test_tls_refused},
     {"config", test_tls_config},
+    {"a key with a password", test_tls_password},
+    {"files without TLS", test_tls_off},
     {"an answer of megabytes", test_tls_large},
     CU_TEST_INFO_NULL,
 };
