@@ -120,6 +120,7 @@ static void go_down(struct link *link)
     int64_t now_ns = now_of(link);
     bool was_up = link->state == LINK_UP, lasted = was_up && now_ns - link->up_ns >= LASTED_NS;
     close_socket(link);
+    link->tls_is_old |= link->state == LINK_SECURING || link->state == LINK_GREETING;
     become(link, LINK_DOWN);
     link->breaks = false;
     link->attempts = lasted ? 0 : link->attempts + 1;
@@ -244,6 +245,9 @@ static void connected(struct link *link)
         return;
     }
     become(link, LINK_SECURING);
+    if (link->tls_is_old)
+        tls_context_renew(link->tls, &link->settings->tls_settings);
+    link->tls_is_old = false;
     if (!socket_secure(&link->socket, link->tls, endpoint_of(link)->host))
         link_break(link, "%s", link->socket.problem);
     else

@@ -43,6 +43,8 @@
  *     look-up of this one is not begun before the old one has ended.
  *   - An address of a name is silent: each gets a share of the attempt, so the next one is tried. If it accepts, and says nothing,
  *     the next attempt at this endpoint begins behind it.
+ *   - A certificate has expired, and its file was replaced: after an attempt that failed in SECURING or GREETING (TLS 1.3 refuses a
+ *     client only then) the files are read again.
  *   - The server closes each connection after the greeting: `f` counts that as a failed attempt.
  *   - Two requests for a token at once: calls that are refused meanwhile wait for the one that is on its way. A token that is
  *     refused twice for one call fails the call.
@@ -184,6 +186,7 @@ struct link {
     size_t address_count, address_at;
     int64_t address_due_ns; /* CONNECTING: when the next address is tried; NEVER: there is none */
     struct tls_context *tls;
+    bool tls_is_old; /* an attempt has failed behind it: its files may have been replaced */
     struct socket socket;
     struct grpc grpc;
     bool unread;  /* more has come than one turn reads */

@@ -79,6 +79,18 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, char *p
     return NULL;
 }
 
+void tls_context_renew(struct tls_context *context, const struct tls_settings *settings)
+{
+    char problem[200];
+    struct tls_context *next = tls_context_new(settings, problem, sizeof(problem));
+    if (next == NULL)
+        return;
+    SSL_CTX *old = context->ssl;
+    context->ssl = next->ssl;
+    next->ssl = old;
+    tls_context_free(next);
+}
+
 void tls_context_free(struct tls_context *context)
 {
     if (context == NULL)

@@ -17,6 +17,8 @@ struct tls;
 /* NULL: `problem` says why. */
 struct tls_context *tls_context_new(const struct tls_settings *settings, char *problem,
                                     size_t size);
+/* Reads the files again. If that fails, it keeps what it has. */
+void tls_context_renew(struct tls_context *context, const struct tls_settings *settings);
 void tls_context_free(struct tls_context *context);
 
 /* host: a name or an address, which the certificate must have. NULL: no memory. */

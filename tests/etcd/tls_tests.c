@@ -110,6 +110,45 @@ static void test_tls_off(void)
     CHECK(found);
 }
 
+static void copy(const char *from, const char *folder, const char *to)
+{
+    char command[900];
+    snprintf(command, sizeof command, "cp '%s' '%s/%s'", from, folder, to);
+    CU_ASSERT_EQUAL_FATAL(system(command), 0);
+}
+
+/* The files are replaced under a client that runs: at first its certificate is a stranger's, then its CA is. */
+static void test_tls_replaced(void)
+{
+    char command[900], settings[900];
+    mortise_info info = {.size = sizeof info};
+    snprintf(
+        command, sizeof command,
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=stranger -keyout '%s/s.key'"
+        " -out '%s/s.pem' 2>/dev/null",
+        stage.folder, stage.folder);
+    CU_ASSERT_EQUAL_FATAL(system(command), 0);
+    for (int is_ca = 0; is_ca < 2; is_ca++) {
+        char pem[300], key[300];
+        snprintf(pem, sizeof pem, "%s/s.pem", stage.folder);
+        snprintf(key, sizeof key, "%s/s.key", stage.folder);
+        copy(is_ca ? pem : stage.ca, stage.folder, "used-ca.pem");
+        copy(is_ca ? stage.cert : pem, stage.folder, "used.pem");
+        copy(is_ca ? stage.key : key, stage.folder, "used.key");
+        snprintf(settings, sizeof settings,
+                 "tls=yes&tls_ca=%s/used-ca.pem&tls_cert=%s/used.pem&tls_key=%s/used.key"
+                 "&connect_timeout=500ms",
+                 stage.folder, stage.folder, stage.folder);
+        mortise_client *client = client_direct(settings);
+        EXPECT(UNREACHABLE, mortise_inspect(client, "name", &info, &detail));
+        copy(stage.ca, stage.folder, "used-ca.pem");
+        copy(stage.cert, stage.folder, "used.pem");
+        copy(stage.key, stage.folder, "used.key");
+        give_back(take(client, fresh_name()));
+        client_end(client);
+    }
+}
+
 /* An answer of some megabytes, in hundreds of records of TLS. */
 static void test_tls_large(void)
 {
@@ -136,6 +175,7 @@ const CU_TestInfo tls_tests[] = {
     {"config", test_tls_config},
     {"a key with a password", test_tls_password},
     {"files without TLS", test_tls_off},
+    {"files are replaced", test_tls_replaced},
     {"an answer of megabytes", test_tls_large},
     CU_TEST_INFO_NULL,
 };
