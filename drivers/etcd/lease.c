@@ -399,8 +399,10 @@ void lease_refused(struct driver *driver, struct session *session, const struct 
         next = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
             after = claim->next;
-            bool waits = claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN;
-            if (claim->session == session && waits && claim->op != NULL)
+            bool waits = claim->session == session &&
+                         (claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN);
+            waits |= claim->moves_to == session && claim->state == CLAIM_READY; /* for the proof */
+            if (waits && claim->op != NULL)
                 claim_fail(driver, claim, call);
         }
     }

@@ -23,8 +23,9 @@
  *   a claim comes                   -           -          -          LIVE f     -
  *
  *   a: only if a claim waits for it. b: see THE TERM. c: with another id; the lease that may be there ends by itself, as nothing
- *   is attached to it. d: with a pause; the claims that wait fail. e: see THE JOIN. f: if it is proven for half its ttl;
- *   else OVER, and the claim gets another session. g: another cluster, or one that has less data than before (link.h, HISTORIES).
+ *   is attached to it. d: with a pause; the claims that wait fail, also one that is READY and moves here. e: see THE JOIN. f: if it
+ *   is proven for half its ttl; else OVER, and the claim gets another session. g: another cluster, or one that has less data than
+ *   before (link.h, HISTORIES).
  *
  * THE JOIN. The session's key is put before the first acquire, and each acquire compares its mod revision. A session is
  * joined, or the put is on its way, or a put is needed:

@@ -280,6 +280,33 @@ static void test_held_first(void)
     end_moves();
 }
 
+/* ---- a refusal ---------------------------------------------------------------------------------------------- */
+
+/* The leader has changed, and the database is full: the next session is not granted. Who has a place in the queue keeps it; who is
+ * the first, and only waits for the proof of that session, is told. */
+static void test_next_refused(void)
+{
+    const struct call refusal = {.end = CALL_REFUSED,
+                                 .code = GRPC_RESOURCE_EXHAUSTED,
+                                 .text = "etcdserver: mvcc: database space exceeded"};
+    static const enum claim_state states[] = {CLAIM_WAITING, CLAIM_READY};
+    for (size_t i = 0; i < 2; i++) {
+        mortise_op op = {.kind = MORTISE_OP_ACQUIRE, .name = "a", .name_len = 1, .status = 99};
+        begin();
+        next.state = SESSION_GRANTING;
+        struct claim *claim = make_claim(states[i], MOVE_NONE);
+        claim->ttl_ms = 1000;
+        claim->lease = OLD_LEASE;
+        claim->op = &op;
+        claim_move(&driver, claim);
+        CU_ASSERT_PTR_EQUAL(claim->moves_to, &next);
+        lease_refused(&driver, &next, &refusal);
+        CU_ASSERT_EQUAL(op.status, i == 0 ? 99 : MORTISE_BACKEND);
+        CU_ASSERT_EQUAL(claim->state, i == 0 ? CLAIM_WAITING : CLAIM_DELETING);
+        end_moves();
+    }
+}
+
 /* ---- the watch of the own key ---------------------------------------------------------------------- */
 
 static unsigned events;
@@ -387,6 +414,7 @@ static const CU_TestInfo tests[] = {
     {"the last move is slow", test_last_is_slow},
     {"many take turns", test_paced},
     {"held ones go first", test_held_first},
+    {"the next session is refused", test_next_refused},
     {"a key has one watch", test_one_watch},
     {"repeated too late", test_repeated_too_late},
     {"busy", test_busy},
