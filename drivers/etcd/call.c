@@ -148,6 +148,15 @@ bool link_send(struct link *link, struct call *call)
     return link_send_within(link, call, link->settings->timeout_ms * NS_PER_MS);
 }
 
+/* The stream of the watches. If a token is on its way, it begins with that: without one the servers would refuse every watch. */
+static bool begin_watches(struct link *link)
+{
+    const char *token = link->token_state == TOKEN_THERE ? link->token : NULL;
+    if (link->token_state == TOKEN_ASKED)
+        return true;
+    return grpc_start(&link->grpc, &link->watch, method_path(METHOD_WATCH), token, 0);
+}
+
 /* ---- the token of the user ------------------------------------------------------------------------------------ */
 
 static bool is_text(const struct call *call, const char *text)
@@ -183,6 +192,8 @@ static void authenticated(struct driver *driver, struct call *call)
     link->token_state = link->token == NULL ? TOKEN_NONE : TOKEN_THERE;
     link->token_number++;
     unpark(link);
+    if (link->watch.out.size > 0 && link->watch.stream == 0 && !begin_watches(link))
+        link_break(link, "out of memory");
 }
 
 void calls_authenticate(struct link *link)
@@ -355,13 +366,12 @@ struct writer *link_watch_begin(struct link *link, size_t *mark)
 
 void link_watch_end(struct link *link, size_t mark)
 {
-    const char *token = link->token_state == TOKEN_THERE ? link->token : NULL;
     grpc_end(&link->watch, mark);
     bool is_sent = !link->watch.out.failed;
     if (is_sent && link->watch.stream != 0)
         grpc_push(&link->grpc, &link->watch);
     else if (is_sent)
-        is_sent = grpc_start(&link->grpc, &link->watch, method_path(METHOD_WATCH), token, 0);
+        is_sent = begin_watches(link);
     if (!is_sent)
         link_break_later(link, grpc_is_spent(&link->grpc) ? SPENT : "out of memory");
 }

@@ -9,6 +9,7 @@
 #include <CUnit/CUnit.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct driver driver;
@@ -360,6 +361,34 @@ static void test_one_watch(void)
     end_moves();
 }
 
+/* The stream of the watches begins with a token, so it waits for the one that is on its way. */
+static void test_watch_without_token(void)
+{
+    static const struct link_settings settings = {.user = "u", .password = "p", .timeout_ms = 5000};
+    begin();
+    driver.link.settings = &settings;
+    driver.link.token_state = TOKEN_NONE;
+    CU_ASSERT_FATAL(grpc_open(&driver.link.grpc, "a", false));
+    calls_authenticate(&driver.link);
+    CU_ASSERT_EQUAL(driver.link.token_state, TOKEN_ASKED);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_NOT_EQUAL(watch_start(&driver, WATCHES_SESSION, &next,
+                                        (struct bytes){(const uint8_t *)"k", 1}, (struct bytes){0},
+                                        1, false),
+                            0);
+        CU_ASSERT_EQUAL(driver.link.watch.stream, 0);
+    }
+    driver.link.calls->answer.token = (struct bytes){(const uint8_t *)"t", 1};
+    answer(CALL_DONE);
+    CU_ASSERT_EQUAL(driver.link.token_state, TOKEN_THERE);
+    CU_ASSERT_NOT_EQUAL(driver.link.watch.stream, 0);
+    watches_end(&driver);
+    free(driver.link.token);
+    grpc_close(&driver.link.grpc);
+    grpc_call_free(&driver.link.watch);
+    end_moves();
+}
+
 /* ---- an acquire is repeated under a grant that is here ---------------------------------------------------- */
 
 /* The claim is being deleted, or its key has gone. */
@@ -415,6 +444,7 @@ static const CU_TestInfo tests[] = {
     {"many take turns", test_paced},
     {"held ones go first", test_held_first},
     {"the next session is refused", test_next_refused},
+    {"the watches wait for a token", test_watch_without_token},
     {"a key has one watch", test_one_watch},
     {"repeated too late", test_repeated_too_late},
     {"busy", test_busy},
