@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define PAGE 1000
+/* After a loss: perhaps the values of a page are larger than a message may be, or took longer than a call may take. */
+#define PAGE_LOST 100
 
 /* A contender. */
 struct item {
@@ -28,6 +30,7 @@ struct listing {
     struct item *items;
     size_t count, capacity;
     int64_t base, revision;
+    size_t page;    /* how many keys are asked for at once */
     unsigned range; /* which of the ranges is being read */
     size_t next_len;
     char next[KEY_MAX]; /* the key behind the last one that was read */
@@ -302,8 +305,8 @@ static void page_read(struct driver *driver, struct call *call)
         query_fail(driver, query, MORTISE_NOMEM, NULL);
         return;
     }
-    if (kvs->count == PAGE && kvs->all[PAGE - 1].key.size < KEY_MAX) {
-        const struct bytes *last = &kvs->all[PAGE - 1].key;
+    if (kvs->count == listing->page && kvs->all[kvs->count - 1].key.size < KEY_MAX) {
+        const struct bytes *last = &kvs->all[kvs->count - 1].key;
         memcpy(listing->next, last->data, last->size);
         listing->next[last->size] = '\0';
         listing->next_len = last->size + 1;
@@ -329,7 +332,7 @@ static void list_page(struct driver *driver, struct query *query)
         txn_range(&call->grpc.out, BRANCH_THEN,
                   &(struct range){.begin = bytes_of(listing->next, listing->next_len),
                                   .end = bytes_of(end, end_len),
-                                  .limit = PAGE,
+                                  .limit = (int64_t)listing->page,
                                   .revision = listing->revision});
     }
     query_send(driver, query, call);
@@ -341,6 +344,7 @@ void list_begin(struct driver *driver, struct query *query)
     if (!listing_new(driver, query))
         return;
     struct listing *listing = query->listing;
+    listing->page = query->was_lost ? PAGE_LOST : PAGE;
     size_t length = name_write(query->op->name, query->op->name_len, escaped);
     if (length == 0) /* the first byte that a name can begin with; no key is empty */
         listing->next_len = prefix_key(driver, listing->next, "!", 1);

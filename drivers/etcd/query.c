@@ -95,6 +95,8 @@ struct query *query_answer(struct driver *driver, struct call *call)
         free_if_done(driver, query);
     } else if (query->written)
         query_fail(driver, query, MORTISE_INDETERMINATE, NULL);
+    else
+        query->was_lost = true;
     return NULL; /* a read begins anew with the next connection */
 }
 

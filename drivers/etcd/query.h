@@ -1,7 +1,7 @@
 /* query.h - what is asked besides locks: inspect, break, list, ping and the small records.
  *
  * Every read is linearizable, so it shows all that was answered to anybody before it was sent. A query whose connection is
- * lost begins anew, unless it has sent a write: then it is INDETERMINATE. */
+ * lost begins anew, unless it has sent a write: then it is INDETERMINATE. A list asks for less at once then. */
 #ifndef MORTISE_ETCD_QUERY_H
 #define MORTISE_ETCD_QUERY_H
 
@@ -17,6 +17,7 @@ struct query {
     uint64_t step;                     /* answers to calls of earlier steps mean nothing */
     unsigned pending;                  /* calls on their way */
     bool written;                      /* a write was sent */
+    bool was_lost;                     /* a connection, with a read on its way */
     struct listing *listing;           /* of inspect.c, */
     void (*drop)(struct query *query); /* which frees it, once it is there */
 };

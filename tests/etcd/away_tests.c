@@ -108,11 +108,40 @@ static void test_slowly(void)
     client_end(client);
 }
 
+static bool count_name(const mortise_info *info, void *count)
+{
+    ++*(int *)count;
+    return info->held;
+}
+
+/* The connection is lost below a list. It begins anew, with smaller pages, of which there are three. */
+static void test_list_again(void)
+{
+    enum { LOCKS = 250 };
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_behind_middle("ttl=30s");
+    mortise_lease *leases[LOCKS];
+    char name[40];
+    int count = 0;
+    for (int i = 0; i < LOCKS; i++) {
+        snprintf(name, sizeof name, "pages-%d", i);
+        leases[i] = take(holder, name);
+    }
+    middle_rule(&(struct rule){.method = "KV/Txn", .fault = LOSE, .times = 1});
+    EXPECT(OK, mortise_list(client, "pages-", count_name, &count, &detail));
+    CHECK(middle_clear() == 1);
+    CHECK(count == LOCKS);
+    for (int i = 0; i < LOCKS; i++)
+        give_back(leases[i]);
+    client_end(client);
+    client_end(holder);
+}
+
 const CU_TestInfo away_tests[] = {
     {"Status is answered, and nothing else", test_no_majority},
     {"a balancer of calls", test_balancer},
     {"reads are answered, and writes are not", test_reads_only},
     {"a waiter whose looks are answered", test_waits_on},
     {"each call is answered in time, but late", test_slowly},
+    {"a list begins anew", test_list_again},
     CU_TEST_INFO_NULL,
 };

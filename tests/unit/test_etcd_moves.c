@@ -3,6 +3,7 @@
  * acquire that comes again under the grant of such a claim. */
 #include "etcd/call.h"
 #include "etcd/claim.h"
+#include "etcd/query.h"
 
 #include "suite.h"
 
@@ -389,6 +390,33 @@ static void test_watch_without_token(void)
     end_moves();
 }
 
+/* ---- a list ------------------------------------------------------------------------------------------- */
+
+/* How many keys the call that is on its way asks for. */
+static int limit_of(const struct call *call)
+{
+    static const uint8_t thousand[] = {0x18, 0xe8, 0x07}, hundred[] = {0x18, 100};
+    const struct writer *out = &call->grpc.out;
+    return memmem(out->data, out->size, thousand, 3) != NULL  ? 1000
+           : memmem(out->data, out->size, hundred, 2) != NULL ? 100
+                                                              : 0;
+}
+
+/* If the connection is lost below a list, its pages may be too large: it asks for smaller ones then. */
+static void test_smaller_pages(void)
+{
+    mortise_op op = {.kind = MORTISE_OP_LIST, .name = "", .name_len = 0};
+    begin();
+    query_start(&driver, &op, list_begin);
+    CU_ASSERT_EQUAL(limit_of(driver.link.calls), 1000);
+    answer(CALL_LOST);
+    queries_up(&driver);
+    CU_ASSERT_EQUAL(limit_of(driver.link.calls->prev), 100);
+    query_cancel(&driver, &op);
+    queries_free(&driver);
+    end_moves();
+}
+
 /* ---- an acquire is repeated under a grant that is here ---------------------------------------------------- */
 
 /* The claim is being deleted, or its key has gone. */
@@ -446,6 +474,7 @@ static const CU_TestInfo tests[] = {
     {"the next session is refused", test_next_refused},
     {"the watches wait for a token", test_watch_without_token},
     {"a key has one watch", test_one_watch},
+    {"a list asks for less after a loss", test_smaller_pages},
     {"repeated too late", test_repeated_too_late},
     {"busy", test_busy},
     CU_TEST_INFO_NULL,
