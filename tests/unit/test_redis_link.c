@@ -1,0 +1,330 @@
+/* test_redis_link.c - the connection of the Redis drivers: when it is made anew, when it is found dead, and what its owner is
+ * told. Each row of the comment in link.h that another server's test can hardly cause. */
+#include "redis_link_test.h"
+
+#include <errno.h>
+#include <netdb.h>
+
+static struct server server;
+static struct owner owner;
+
+static void begin(void)
+{
+    server_start(&server, "server");
+    owner_begin(&owner, server.at.sun_path);
+}
+
+static void end(void)
+{
+    link_close(&owner.link);
+    server_end(&server);
+}
+
+/* ---- when the next attempt is -------------------------------------------------------------------- */
+
+/* How many connections come in so much time, if each is met by `treat`. */
+static unsigned count_attempts(int64_t for_ns, void (*treat)(void))
+{
+    int64_t until_ns = now_ns + for_ns;
+    unsigned before = server.accepted;
+    while (now_ns < until_ns && server.accepted - before < 1000) {
+        owner_turn(&owner);
+        if (server_accept(&server)) {
+            treat();
+            server_hang_up(&server);
+        }
+        int64_t due_ns = due_of(&owner);
+        if (link_is_connecting(&owner.link) || link_is_up(&owner.link))
+            continue; /* it finds out that nobody is there */
+        now_ns = due_ns > now_ns ? due_ns : now_ns;
+    }
+    return server.accepted - before;
+}
+
+static void greet_only(void)
+{
+    for (int i = 0; i < 4; i++) {
+        owner_turn(&owner);
+        server_answer(&server);
+    }
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+}
+
+/* A server that greets and hangs up is not stormed: the pauses grow, as after attempts that were refused. */
+static void test_short_lived(void)
+{
+    begin();
+    link_want(&owner.link);
+    unsigned count = count_attempts(10000 * MS, greet_only);
+    CU_ASSERT_TRUE(count >= 8 && count <= 30);
+    CU_ASSERT_EQUAL(owner.ups, count);
+    end();
+}
+
+/* One that has lasted, or was of use, is made anew at once. */
+static void test_lasted(void)
+{
+    for (int of_use = 0; of_use <= 1; of_use++) {
+        struct call call;
+        begin();
+        bring_up(&owner, &server);
+        if (of_use) {
+            call_put(&owner.link, &call, "PING");
+            talk(&owner, &server);
+            CU_ASSERT_EQUAL(call.replies, 1);
+        } else
+            now_ns += 1000 * MS;
+        server_hang_up(&server);
+        owner_turn(&owner);
+        CU_ASSERT_EQUAL(owner.downs, 1);
+        talk(&owner, &server);
+        CU_ASSERT_TRUE(link_is_up(&owner.link));
+        end();
+    }
+}
+
+/* Its owner finds it of no use, although it has lasted and has answered. */
+static void test_rejected(void)
+{
+    struct call call;
+    const struct link_fault fault = {.status = MORTISE_UNREACHABLE, .text = "of no use"};
+    begin();
+    bring_up(&owner, &server);
+    call_put(&owner.link, &call, "PING");
+    talk(&owner, &server);
+    CU_ASSERT_EQUAL(call.replies, 1);
+    now_ns += 5000 * MS;
+    link_reject(&owner.link, &fault);
+    CU_ASSERT_STRING_EQUAL(owner.fault.text, "of no use");
+    CU_ASSERT_TRUE(due_of(&owner) > now_ns && due_of(&owner) < now_ns + 1000 * MS);
+    owner_turn(&owner);
+    CU_ASSERT_FALSE(server_accept(&server));
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    server_hang_up(&server);
+    CU_ASSERT_TRUE(server_accept(&server));
+    end();
+}
+
+/* The server is elsewhere, as it turns out while this one is greeted and does not answer. */
+static void test_left_in_greeting(void)
+{
+    begin();
+    unsigned before = count_descriptors();
+    link_want(&owner.link);
+    owner_turn(&owner);
+    CU_ASSERT_TRUE(server_accept(&server));
+    owner_turn(&owner);
+    int old = server.fd;
+    link_leave(&owner.link, "it is elsewhere");
+    owner_turn(&owner);
+    CU_ASSERT_TRUE_FATAL(server_accept(&server)); /* without a pause */
+    close(old);
+    talk(&owner, &server);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    CU_ASSERT_EQUAL(owner.downs, 0);
+    CU_ASSERT_EQUAL(count_descriptors(), before + 2); /* its two ends, and none of the one before */
+    end();
+}
+
+/* ---- what is found dead ---------------------------------------------------------------------------- */
+
+static void test_idle(void)
+{
+    begin();
+    bring_up(&owner, &server);
+    now_ns += 3600000 * MS;
+    link_look(&owner.link);
+    CU_ASSERT_TRUE(link_is_up(&owner.link)); /* it is silent, because nobody asks */
+    CU_ASSERT_EQUAL(owner.downs, 0);
+    server_hang_up(&server);
+    link_look(&owner.link);
+    CU_ASSERT_FALSE(link_is_up(&owner.link));
+    CU_ASSERT_PTR_NOT_NULL(strstr(owner.fault.text, "the server closed the connection"));
+    CU_ASSERT_EQUAL(due_of(&owner), now_ns);
+    end();
+}
+
+/* A firewall that resets it: here it is the kernel, because the server has not read everything. */
+static void test_idle_reset(void)
+{
+    struct call call;
+    begin();
+    bring_up(&owner, &server);
+    call_put(&owner.link, &call, "PING");
+    owner_turn(&owner);
+    server_say(&server, "+PONG\r\n"); /* before it has read the request */
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(call.replies, 1);
+    now_ns += 3600000 * MS;
+    link_look(&owner.link);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    server_hang_up(&server);
+    link_look(&owner.link);
+    CU_ASSERT_FALSE(link_is_up(&owner.link));
+    CU_ASSERT_EQUAL(owner.fault.native, ECONNRESET);
+    end();
+}
+
+/* ---- what is told of calls ------------------------------------------------------------------------- */
+
+static struct call second;
+
+static void break_it(void)
+{
+    struct link_fault fault = {.status = MORTISE_UNREACHABLE, .text = "on purpose"};
+    call_put(&owner.link, &second, "SET");
+    link_break(&owner.link, &fault);
+    link_flush(&owner.link);
+}
+
+/* It is to be broken while a reply is being told: what was put before that never leaves. */
+static void test_put_before_it_breaks(void)
+{
+    struct call first;
+    begin();
+    bring_up(&owner, &server);
+    call_put(&owner.link, &first, "PING");
+    first.then = break_it;
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(server_answer(&server), 1);
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(first.replies, 1);
+    CU_ASSERT_EQUAL(second.losses, 1);
+    CU_ASSERT_EQUAL(second.loss, LINK_NOT_SENT);
+    CU_ASSERT_STRING_EQUAL(owner.fault.text, "on purpose");
+    CU_ASSERT_EQUAL(server_answer(&server), 0);
+    end();
+}
+
+/* The requests of a call are copied to another link if nothing has been put behind them: else that would be copied too. */
+static void test_copied(void)
+{
+    struct server other;
+    struct owner to;
+    struct call a, b, copy;
+    begin();
+    server_start(&other, "other");
+    owner_begin(&to, other.at.sun_path);
+    bring_up(&owner, &server);
+    bring_up(&to, &other);
+    call_put(&owner.link, &a, "A");
+    call_begin(&to.link, &copy);
+    CU_ASSERT_TRUE_FATAL(link_copy(&to.link, &owner.link, &a.call));
+    link_call_end(&to.link, &copy.call, 1);
+    call_put(&owner.link, &b, "B");
+    CU_ASSERT_FALSE(link_copy(&to.link, &owner.link, &a.call));
+    link_flush(&owner.link);
+    CU_ASSERT_FALSE(link_copy(&to.link, &owner.link, &b.call)); /* it has left */
+    talk(&to, &other);
+    CU_ASSERT_EQUAL(copy.replies, 1);
+    CU_ASSERT_EQUAL(to.downs, 0);
+    talk(&owner, &server);
+    CU_ASSERT_EQUAL(a.replies + b.replies, 2);
+    link_close(&to.link);
+    server_end(&other);
+    end();
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------- */
+
+static void answer(size_t which, const struct server *first, const struct server *then)
+{
+    struct addrinfo infos[2];
+    const struct server *servers[2] = {first, then};
+    size_t count = then != NULL ? 2 : 1;
+    for (size_t i = 0; i < count; i++)
+        infos[i] = (struct addrinfo){.ai_family = AF_UNIX,
+                                     .ai_addr = (struct sockaddr *)(uintptr_t)&servers[i]->at,
+                                     .ai_addrlen = sizeof servers[i]->at,
+                                     .ai_next = i + 1 < count ? &infos[i + 1] : NULL};
+    CU_ASSERT_FATAL(which < question_count);
+    questions[which].resolved(NULL, questions[which].argument, infos, NULL);
+}
+
+/* The resolver does not answer: the attempt ends all the same. The next one waits for the same look-up, or begins another one
+ * if it has another name; an answer that comes late for the first is dropped then. */
+static void test_resolver_hangs(void)
+{
+    begin();
+    owner.settings.endpoint = endpoint_of("one");
+    link_want(&owner.link);
+    CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 1);
+    CU_ASSERT_EQUAL_FATAL(due_of(&owner), now_ns + CONNECT_MS * MS);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(owner.downs, 1);
+    CU_ASSERT_STRING_EQUAL(owner.fault.text, "one:6379: the name was not looked up in time");
+    CU_ASSERT_TRUE_FATAL(due_of(&owner) > now_ns && due_of(&owner) < now_ns + 1000 * MS);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_TRUE(link_is_connecting(&owner.link));
+    CU_ASSERT_EQUAL(question_count, 1);
+    owner.settings.endpoint = endpoint_of("two");
+    link_leave(&owner.link, "it is elsewhere");
+    CU_ASSERT_EQUAL_FATAL(question_count, 2);
+    CU_ASSERT_STRING_EQUAL(questions[1].name, "two");
+    CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 2);
+    answer(0, &server, NULL);
+    owner_turn(&owner);
+    CU_ASSERT_FALSE(server_accept(&server));
+    answer(1, &server, NULL);
+    CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 0);
+    talk(&owner, &server);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    end();
+}
+
+/* A second connection goes to the address of the first, and to no other one of the name. If nobody is there, that is told. */
+static void test_beside(void)
+{
+    struct server gone;
+    struct owner beside;
+    begin();
+    server_start(&gone, "gone");
+    server_end(&gone);
+    owner.settings.endpoint = endpoint_of("name");
+    owner_begin(&beside, "name");
+    beside.link.beside = &owner.link;
+    link_want(&owner.link);
+    answer(0, &gone, &server);
+    talk(&owner, &server);
+    CU_ASSERT_TRUE_FATAL(link_is_up(&owner.link));
+    int first = server.fd;
+    bring_up(&beside, &server);
+    CU_ASSERT_EQUAL(question_count, 1);
+    CU_ASSERT_EQUAL(server.accepted, 2);
+    close(server.listener); /* it accepts nobody any more, and keeps whom it has */
+    server.listener = -1;
+    server_hang_up(&server);
+    owner_turn(&beside);
+    owner_turn(&beside);
+    CU_ASSERT_EQUAL(beside.downs, 1);
+    now_ns = due_of(&beside);
+    owner_turn(&beside);
+    CU_ASSERT_EQUAL(beside.downs, 2);
+    CU_ASSERT_EQUAL(beside.fault.native, ECONNREFUSED);
+    CU_ASSERT_EQUAL(question_count, 1);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    link_close(&beside.link);
+    close(first);
+    end();
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"a server that greets and hangs up", test_short_lived},
+        {"one that has lasted, or was of use", test_lasted},
+        {"rejected by its owner", test_rejected},
+        {"left in its greeting", test_left_in_greeting},
+        {"idle, and ended", test_idle},
+        {"idle, and reset", test_idle_reset},
+        {"put before it breaks", test_put_before_it_breaks},
+        {"copied from another link", test_copied},
+        {"the resolver does not answer", test_resolver_hangs},
+        {"beside another connection", test_beside},
+        CU_TEST_INFO_NULL,
+    };
+    return link_tests_run("redis_link", tests);
+}
