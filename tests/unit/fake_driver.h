@@ -16,11 +16,14 @@ static struct fake {
     mortise_op *first, **end;
     int64_t due_ns;       /* one op is completed then */
     int64_t due_after_ms; /* set at the next start */
+    int64_t due_then_ms;  /* set at the next byte */
     bool renew_pipe;      /* at the next turn */
+    bool renews_silently; /* then `closing` is not called; from then on it asks for other events, too */
+    short more_events;
     bool keep_all;        /* releases too, and whatever is canceled */
     bool at_once;         /* complete in start */
     bool in_turn;         /* complete the first one that waits, at the next start */
-    _Atomic int turns, starts, canceled, posts;
+    _Atomic int turns, starts, canceled, posts, timers;
 } fake;
 
 static inline mortise_host *host(void)
@@ -91,7 +94,7 @@ static inline size_t fake_interest(void *ctx, struct pollfd *fds, size_t capacit
         *due_ns = fake.due_ns;
     if (capacity == 0)
         return 0;
-    fds[0] = (struct pollfd){.fd = fake.in, .events = POLLIN};
+    fds[0] = (struct pollfd){.fd = fake.in, .events = (short)(POLLIN | fake.more_events)};
     return 1;
 }
 
@@ -110,13 +113,21 @@ static inline void fake_turn(void *ctx, const struct pollfd *ready, size_t n)
     (void)ctx;
     if (clock_now() >= fake.due_ns) {
         fake.due_ns = MORTISE_NEVER;
+        atomic_fetch_add(&fake.timers, 1);
         grant_first();
     }
-    if (n > 0 && ready[0].fd == fake.in && read(fake.in, &byte, 1) == 1)
+    if (n > 0 && ready[0].fd == fake.in && read(fake.in, &byte, 1) == 1) {
         grant_first();
+        if (fake.due_then_ms > 0)
+            fake.due_ns = clock_after_ms(clock_now(), fake.due_then_ms);
+        fake.due_then_ms = 0;
+    }
     if (n > 0 && fake.renew_pipe) {
         fake.renew_pipe = false;
-        host()->closing(host(), fake.in);
+        if (!fake.renews_silently)
+            host()->closing(host(), fake.in);
+        else
+            fake.more_events ^= POLLPRI;
         close(fake.in);
         close(fake.out);
         make_pipe(); /* on the same numbers */

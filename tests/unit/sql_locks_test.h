@@ -111,6 +111,8 @@ static struct rowlease_row bound_from, bound_to; /* of the WRITE that is queued 
 static void run(struct sql_request *request)
 {
     CU_ASSERT_FATAL(queued < 16);
+    int64_t due_ns = locks_look_due(request); /* as a dialect asks for every step */
+    CU_ASSERT_TRUE(due_ns == 0 || (request->step == SQL_READ && !request->swaps));
     queue[queued++] = request;
     bound_from = locks.row;
     bound_to = locks.next;

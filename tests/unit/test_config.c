@@ -2,6 +2,7 @@
  * (R11); what other processes must read alike. test_config_lines.c: what a file may contain. */
 #include "config_test.h"
 
+#include <malloc.h>
 #include <pthread.h>
 
 #define FILE_NAME "mortise.conf"
@@ -392,6 +393,43 @@ static void test_threads(void)
     }
 }
 
+/* ---- No memory -------------------------------------------------------------------------------- */
+
+static bool no_copies; /* strdup() fails in the core */
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+
+char *__wrap_strdup(const char *text)
+{
+    return no_copies ? NULL : __real_strdup(text);
+}
+
+static size_t memory_in_use(void)
+{
+#ifdef __GLIBC__
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+/* The text of the file may have secrets, and takes a megabyte: it is not kept. */
+static void test_no_memory(void)
+{
+    put(FILE_NAME, "[mortise]\ndriver = x\n");
+    config_free(load_good(FILE_NAME));
+    size_t before = memory_in_use();
+    no_copies = true;
+    for (int i = 0; i < 4; i++) {
+        struct config *config = NULL;
+        CU_ASSERT_EQUAL(config_load(FILE_NAME, &config, NULL), MORTISE_NOMEM);
+        CU_ASSERT_PTR_NULL(config);
+    }
+    no_copies = false;
+    CU_ASSERT(memory_in_use() < before + (1 << 20));
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"source and driver", test_source},
@@ -405,6 +443,7 @@ int main(void)
                            {"module path of another's file", test_module_path_owner},
                            {"the print", test_print},
                            {"many threads", test_threads},
+                           {"no memory", test_no_memory},
                            CU_TEST_INFO_NULL};
     return run_tests("config", tests);
 }

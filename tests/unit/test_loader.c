@@ -138,6 +138,7 @@ static void test_bad_values(void)
 
 static void test_open_fails(void)
 {
+    char longest[sizeof(((mortise_error *)NULL)->message)] = "";
     put_config("[sink]\nfail = told\n");
     mortise_error error =
         open_bad(FILE_NAME, "sink", 0, MORTISE_UNREACHABLE, "the sink is clogged");
@@ -151,6 +152,9 @@ static void test_open_fails(void)
     put_config("[sink]\nfail = wild\n");
     open_bad(FILE_NAME, "sink", 0, MORTISE_BACKEND,
              "[sink] did not open: the backend refused the request");
+    memset(longest, 'x', sizeof(longest) - 1); /* what has no end is cut where the room ends */
+    put_config("[sink]\nfail = endless\n");
+    open_bad(FILE_NAME, "sink", 0, MORTISE_UNREACHABLE, longest);
 }
 
 static void test_kinds(void)

@@ -5,7 +5,9 @@
 #include "base/log.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +123,40 @@ static void test_full_pipe(void)
     let_stderr_go();
     close(ends[0]);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* ---- a stderr that takes a part of a line ------------------------------------------------------------ */
+
+ssize_t __real_write(int fd, const void *bytes, size_t count);
+ssize_t __wrap_write(int fd, const void *bytes, size_t count);
+static atomic_bool
+    takes_parts; /* as a terminal or a TCP socket does that does not block, and is nearly full */
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t count)
+{
+    static unsigned calls;
+    if (fd != STDERR_FILENO || !atomic_load(&takes_parts))
+        return __real_write(fd, bytes, count);
+    errno = calls++ % 3 == 0 ? EINTR : EAGAIN;
+    return calls % 3 == 0 ? __real_write(fd, bytes, count < 5 ? count : 5) : -1;
+}
+
+static void test_part_of_a_line(void)
+{
+    char line[256] = "";
+    catch_stderr(false);
+    atomic_store(&takes_parts, true);
+    log_line(4, "mortise: the first line");
+    log_line(4, "mortise: the second line");
+    log_flush(TEST_PATIENCE_MS);
+    atomic_store(&takes_parts, false);
+    let_stderr_go();
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT_STRING_EQUAL(line, "mortise: the first line");
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT_STRING_EQUAL(line, "mortise: the second line");
+    CU_ASSERT_FALSE(next_line(ends[0], line, sizeof(line)));
+    close(ends[0]);
 }
 
 /* ---- the end of a program, and a fork --------------------------------------------------------------- */
@@ -434,6 +470,7 @@ int main(int argc, char **argv)
     static const CU_TestInfo tests[] = {
         {"a reader that stands still stops nothing", test_full_pipe},
         {"a text of two lines", test_one_line},
+        {"a stderr that takes a part of a line", test_part_of_a_line},
         {"a callback", test_callback},
         {"the end of a callback", test_callback_ends},
         {"a canceled thread", test_canceled},

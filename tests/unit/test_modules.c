@@ -3,6 +3,8 @@
 #include "acl.h"
 #include "loader_test.h"
 
+#include <grp.h>
+
 /* ---- The handshake --------------------------------------------------------------------------- */
 
 static void refused(const char *name, const char *wanted)
@@ -247,6 +249,22 @@ static void refused_above(const char *module_path, const char *what, const char 
     bad_path(module_path, wanted);
 }
 
+/* In the groups that the core looks up: a further member, and the user whose private group it is; or NULL, for what is so here. */
+static char *members[3];
+int __real_getgrgid_r(gid_t id, struct group *group, char *buffer, size_t size,
+                      struct group **result);
+int __wrap_getgrgid_r(gid_t id, struct group *group, char *buffer, size_t size,
+                      struct group **result);
+
+int __wrap_getgrgid_r(gid_t id, struct group *group, char *buffer, size_t size,
+                      struct group **result)
+{
+    int problem = __real_getgrgid_r(id, group, buffer, size, result);
+    if (problem == 0 && *result != NULL && members[0] != NULL)
+        group->gr_mem = members;
+    return problem;
+}
+
 /* Who may write a folder above that of the modules can put another one in its place. */
 static void test_folders_above(void)
 {
@@ -276,6 +294,11 @@ static void test_folders_above(void)
     CU_ASSERT_EQUAL(chown(outer, 0, 0), 0);
     CU_ASSERT_EQUAL(chmod(outer, 0775), 0); /* root's own group has nobody else in it */
     opens(inner);
+    members[0] = (char[]){"root"}; /* some systems list him */
+    opens(inner);
+    members[1] = (char[]){"somebody"};
+    refused_above(inner, inner, outer, 0, 0775);
+    members[0] = members[1] = NULL;
     if (acl_let_in(outer, 4711)) {
         refused_above(inner, inner, outer, 0, 0770);
         CU_ASSERT_EQUAL(chmod(outer, 0750), 0); /* the list is there, and permits less */

@@ -34,11 +34,23 @@ static void test_unknown_key_of_a_url(void)
     refused("sim:/?tll=1s", "did you mean \"ttl\"?");
 }
 
+/* What is required, and nobody knows: the word that was meant is named if there is one. */
+static void test_unknown_requirement(void)
+{
+    refused("sim:/?require=fiar", "unknown capability \"fiar\" (did you mean \"fair\"?)");
+    refused("sim:/?require=teleportation", "unknown capability \"teleportation\"");
+    mortise_client *client = NULL;
+    mortise_error error = {.message = ""};
+    CU_ASSERT_EQUAL(mortise_open("sim:/?require=teleportation", &client, &error), MORTISE_CONFIG);
+    CU_ASSERT_STRING_EQUAL(error.message + strlen(error.message) - 1, "\"");
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"each client has an id", test_identity},
         {"an unknown key of a URL", test_unknown_key_of_a_url},
+        {"an unknown requirement", test_unknown_requirement},
         CU_TEST_INFO_NULL,
     };
     return rig_run("open", tests);

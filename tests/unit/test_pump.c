@@ -160,11 +160,13 @@ static void test_outcome_by_another(void)
     }
 }
 
-/* A descriptor that is closed and opened again under the same number is polled again. */
-static void test_new_descriptor(void)
+/* A descriptor that is closed and opened again under the same number is polled again; also if a driver has forgotten to say so,
+ * where it asks for other events from then on. */
+static void renew_descriptor(bool silently)
 {
     struct caller callers[3];
     start(true);
+    fake.renews_silently = silently;
     launch(callers, 3, TEST_PATIENCE_MS);
     for (int i = 0; i < 3; i++) {
         int before = test_count_get(&returned);
@@ -178,6 +180,16 @@ static void test_new_descriptor(void)
     }
     land(callers, 3, MORTISE_OK);
     finish();
+}
+
+static void test_new_descriptor(void)
+{
+    renew_descriptor(false);
+}
+
+static void test_new_descriptor_in_silence(void)
+{
+    renew_descriptor(true);
 }
 
 /* ---- posts ----------------------------------------------------------------------------------------- */
@@ -287,6 +299,21 @@ static bool turned(void *argument)
     return atomic_load(&fake.turns) > *(int *)argument;
 }
 
+static bool service_sleeps(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&rig.client->pump.lock);
+    bool sleeps = rig.client->pump.service_runs && rig.client->pump.service_sleeps;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+    return sleeps;
+}
+
+static bool timer_ran(void *argument)
+{
+    (void)argument;
+    return atomic_load(&fake.timers) > 0;
+}
+
 /* A driver's timer is served although every request was answered at once, and nobody waits. */
 static void test_timer_of_an_idle_driver(void)
 {
@@ -302,6 +329,26 @@ static void test_timer_of_an_idle_driver(void)
         CU_ASSERT(test_poll(turned, &turns, 5000));
         CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     }
+    finish();
+}
+
+/* The answer to the last caller sets a timer of the driver: the service thread, which sleeps, sees to it. */
+static void test_timer_behind_the_last_caller(void)
+{
+    struct caller caller;
+    start(false);
+    int posts = test_count_get(&posted);
+    host()->post(host(), run_posted, &posted);
+    CU_ASSERT(test_count_wait(&posted, posts + 1)); /* by the service thread */
+    CU_ASSERT(test_poll(service_sleeps, NULL, TEST_PATIENCE_MS));
+    launch(&caller, 1, TEST_PATIENCE_MS);
+    CU_ASSERT(test_poll(service_sleeps, NULL, TEST_PATIENCE_MS));
+    pthread_mutex_lock(&rig.client->pump.lock);
+    fake.due_then_ms = 20;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+    send_byte();
+    land(&caller, 1, MORTISE_OK);
+    CU_ASSERT(test_poll(timer_ran, NULL, 5000));
     finish();
 }
 
@@ -565,11 +612,13 @@ int main(void)
         {"an earlier timer", test_earlier_timer},
         {"an outcome by another", test_outcome_by_another},
         {"a new descriptor", test_new_descriptor},
+        {"a new descriptor, and nobody said so", test_new_descriptor_in_silence},
         {"a post wakes the leader", test_post_wakes_the_leader},
         {"a post to nobody", test_post_to_nobody},
         {"the service thread leads", test_service_leads},
         {"an answer that nobody waits for", test_answer_that_nobody_waits_for},
         {"the timer of an idle driver", test_timer_of_an_idle_driver},
+        {"a timer behind the last caller", test_timer_behind_the_last_caller},
         {"a leader that stands still", test_leader_stands_still},
         {"a post behind one that stands still", test_post_behind_one_that_stands_still},
         {"callers behind one that stands still", test_callers_behind_one_that_stands_still},

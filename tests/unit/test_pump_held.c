@@ -152,11 +152,49 @@ static void test_acquire_many(void)
     finish();
 }
 
+static void count_told(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                       void *user_data)
+{
+    (void)lease;
+    (void)error;
+    (void)user_data;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+}
+
+static void ask_for_them(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                         void *user_data)
+{
+    (void)lease;
+    (void)error;
+    (void)user_data;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    for (int i = 0; i < LEASES; i++)
+        CU_ASSERT_EQUAL(
+            mortise_acquire_async(rig.handle, names[i], FOREVER, count_told, NULL, NULL, NULL),
+            MORTISE_OK);
+    CU_ASSERT_EQUAL(note.calls[MORTISE_OP_ACQUIRE], 0);
+}
+
+/* Nobody waits for it in the callback: it goes out when the callbacks have ended, and not when some thread has time. */
+static void test_acquire_async(void)
+{
+    struct blocked blocked[BLOCKED];
+    start_noted();
+    begin(blocked);
+    dispatch(ask_for_them);
+    CU_ASSERT_EQUAL(note.calls[MORTISE_OP_ACQUIRE], 1);
+    CU_ASSERT_EQUAL(note.ops[MORTISE_OP_ACQUIRE], LEASES);
+    end(blocked);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), LEASES);
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"several releases in a callback, while others wait", test_release_many},
         {"several acquires in a callback, while others wait", test_acquire_many},
+        {"what a callback does not wait for", test_acquire_async},
         CU_TEST_INFO_NULL,
     };
     return rig_run("pump_held", tests);

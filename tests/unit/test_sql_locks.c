@@ -126,6 +126,17 @@ static void test_look_due(void)
         CU_ASSERT_EQUAL(locks_look_due(queue[0]), again ? due_ns : 0);
         CU_ASSERT_EQUAL(step(), SQL_READ);
     }
+    op = op_of(MORTISE_OP_ACQUIRE, 2, &got); /* what is found free is taken at once */
+    op.flags = MORTISE_OP_AGAIN;
+    start(&op);
+    CU_ASSERT_TRUE(locks_look_due(queue[0]) > now_ns);
+    memset(&table, 0, sizeof(table));
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    CU_ASSERT_EQUAL_FATAL(queued, 1);
+    CU_ASSERT_EQUAL(locks_look_due(queue[0]), 0);
+    while (!got.done)
+        step();
+    CU_ASSERT_EQUAL(got.status, MORTISE_OK);
     end();
 }
 

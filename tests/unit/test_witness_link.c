@@ -25,6 +25,7 @@ static void test_hello(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(to, "pidfd"));
     CU_ASSERT_EQUAL(fstat(area, &about), 0);
     CU_ASSERT_EQUAL(head().magic, MORTISE_WITNESS_MAGIC);
+    CU_ASSERT_EQUAL(head().version, MORTISE_WITNESS_VERSION);
     CU_ASSERT_EQUAL(head().slot_size, sizeof(mortise_witness_slot));
     finish();
 }
