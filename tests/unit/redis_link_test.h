@@ -32,6 +32,7 @@ struct question {
 static int64_t now_ns;
 static struct question questions[8];
 static size_t question_count;
+static bool resolver_fails;
 
 static int64_t host_now(mortise_host *host)
 {
@@ -54,9 +55,11 @@ static void host_closing(mortise_host *host, int fd)
 static bool host_resolve(mortise_host *host, const char *node, const char *port,
                          mortise_resolved resolved, void *argument)
 {
-    struct question *question = &questions[question_count++];
     (void)host;
     (void)port;
+    if (resolver_fails)
+        return false;
+    struct question *question = &questions[question_count++];
     CU_ASSERT_FATAL(question_count <= sizeof questions / sizeof *questions);
     *question = (struct question){resolved, argument, ""};
     snprintf(question->name, sizeof question->name, "%.60s", node);
@@ -81,8 +84,10 @@ struct server {
     redisReader *reader; /* of its requests */
     const char *info;    /* what it says of itself; NULL: it refuses to */
     const char *kill;    /* the answer to CLIENT KILL */
+    bool hides_id;       /* it refuses CLIENT ID */
     int id;              /* of the last connection, in this server */
     int killed_id;       /* that it was asked to end; 0: none */
+    unsigned others;     /* requests that belong to no greeting */
 };
 
 #define INFO_7 "redis_version:7.0.0\r\nrun_id:0123456789\r\n"
@@ -166,6 +171,15 @@ static inline bool is_word(const redisReply *request, size_t at, const char *wor
     return request->elements > at && strcmp(request->element[at]->str, word) == 0;
 }
 
+static inline bool is_greeting(const redisReply *request)
+{
+    static const char *const words[] = {"AUTH", "SELECT", "CLIENT", "INFO", "ROLE", "TIME"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is_word(request, 0, words[i]))
+            return true;
+    return false;
+}
+
 /* Answers what has come, as Redis answers a greeting. Everything else is OK. Returns how many requests these were. */
 static inline unsigned server_answer(struct server *server)
 {
@@ -179,12 +193,15 @@ static inline unsigned server_answer(struct server *server)
         const char *answer = "+OK\r\n";
         if (is_word(request, 0, "INFO"))
             answer = info;
-        else if (is_word(request, 1, "ID"))
+        else if (is_word(request, 1, "ID") && !server->hides_id)
             answer = id;
+        else if (is_word(request, 1, "ID") || is_word(request, 0, "ROLE"))
+            answer = "-NOPERM this user has no permissions to run it\r\n";
         else if (is_word(request, 1, "KILL")) {
             server->killed_id = (int)strtol(request->element[3]->str, NULL, 10);
             answer = server->kill;
         }
+        server->others += !is_greeting(request);
         server_say(server, answer);
         freeReplyObject(request);
     }
@@ -267,6 +284,7 @@ struct call {
     struct link_call call; /* first */
     unsigned replies, losses;
     enum link_loss loss;
+    mortise_status status;
     void (*then)(void); /* when a reply has come */
 };
 
@@ -283,9 +301,9 @@ static inline void call_replied(struct link_call *call, unsigned index, redisRep
 static inline void call_lost(struct link_call *call, enum link_loss loss,
                              const struct link_fault *fault)
 {
-    (void)fault;
     ((struct call *)call)->losses++;
     ((struct call *)call)->loss = loss;
+    ((struct call *)call)->status = fault->status;
 }
 
 static inline void call_begin(struct link *link, struct call *call)
@@ -301,6 +319,23 @@ static inline void call_put(struct link *link, struct call *call, const char *wo
     link_command(link, 1);
     link_text(link, word);
     link_call_end(link, &call->call, 1);
+}
+
+/* ---- one of each --------------------------------------------------------------------------------- */
+
+static struct server server;
+static struct owner owner;
+
+static inline void begin(void)
+{
+    server_start(&server, "server");
+    owner_begin(&owner, server.at.sun_path);
+}
+
+static inline void end(void)
+{
+    link_close(&owner.link);
+    server_end(&server);
 }
 
 /* ---- around the tests ------------------------------------------------------------------------------ */

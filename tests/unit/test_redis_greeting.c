@@ -2,21 +2,6 @@
  * connection is known to have ended there. */
 #include "redis_link_test.h"
 
-static struct server server;
-static struct owner owner;
-
-static void begin(void)
-{
-    server_start(&server, "server");
-    owner_begin(&owner, server.at.sun_path);
-}
-
-static void end(void)
-{
-    link_close(&owner.link);
-    server_end(&server);
-}
-
 /* The connection breaks, a request is under way, and it is made anew. */
 static void connect_again(void)
 {
@@ -37,9 +22,26 @@ static void test_ended(void)
     begin();
     bring_up(&owner, &server);
     CU_ASSERT_TRUE(link_settled(&owner.link));
+    for (int i = 0; i < 3; i++) {
+        connect_again();
+        CU_ASSERT_EQUAL(server.killed_id, server.id - 1);
+        CU_ASSERT_TRUE(link_settled(&owner.link));
+    }
+    end();
+}
+
+/* It does not say which connection this is: that one cannot be ended later, and no other one is in its place. */
+static void test_hidden_id(void)
+{
+    begin();
+    bring_up(&owner, &server);
+    server.hides_id = true;
     connect_again();
     CU_ASSERT_EQUAL(server.killed_id, server.id - 1);
     CU_ASSERT_TRUE(link_settled(&owner.link));
+    connect_again();
+    CU_ASSERT_EQUAL(server.killed_id, 0);
+    CU_ASSERT_FALSE(link_settled(&owner.link));
     end();
 }
 
@@ -73,6 +75,84 @@ static void test_unknown(void)
         end();
     }
 }
+
+/* ---- other processes ------------------------------------------------------------------------------- */
+
+static char infos[LINK_PASTS + 6][64];
+
+static void be_process(int which)
+{
+    snprintf(infos[which], sizeof infos[which], "redis_version:7.0.0\r\nrun_id:process%d\r\n",
+             which);
+    server.info = infos[which];
+}
+
+/* One address may lead to several processes, of which one is the primary at a time. What was left at another one is settled
+ * here, and is ended when the link comes back to it. */
+static void test_several_processes(void)
+{
+    begin();
+    owner.settings.primary = owner.settings.role_optional = true;
+    be_process(0);
+    bring_up(&owner, &server);
+    int first = server.id;
+    for (int i = 1; i <= 2; i++) {
+        be_process(i);
+        connect_again();
+        CU_ASSERT_EQUAL(server.killed_id, 0);
+        CU_ASSERT_TRUE(link_settled(&owner.link));
+    }
+    for (int i = 0; i <= 1; i++) {
+        be_process(i);
+        connect_again();
+        CU_ASSERT_EQUAL(server.killed_id, first + i);
+        CU_ASSERT_TRUE(link_settled(&owner.link));
+    }
+    end();
+}
+
+/* Of too many processes the oldest are forgotten, and the others are not. */
+static void test_many_processes(void)
+{
+    const int count = sizeof infos / sizeof *infos;
+    begin();
+    owner.settings.primary = owner.settings.role_optional = true;
+    be_process(0);
+    bring_up(&owner, &server);
+    int first = server.id;
+    for (int i = 1; i < count; i++) {
+        be_process(i);
+        connect_again();
+        CU_ASSERT_TRUE(link_settled(&owner.link));
+    }
+    be_process(count - 2);
+    connect_again();
+    CU_ASSERT_EQUAL(server.killed_id, first + count - 2);
+    be_process(count - LINK_PASTS + 2);
+    connect_again();
+    CU_ASSERT_EQUAL(server.killed_id, first + count - LINK_PASTS + 2);
+    be_process(0);
+    connect_again();
+    CU_ASSERT_EQUAL(server.killed_id, 0);
+    end();
+}
+
+/* A link to one server, which is another process by now: the one before is gone, and does not come back. */
+static void test_one_server(void)
+{
+    begin();
+    be_process(0);
+    bring_up(&owner, &server);
+    for (int i = 1; i >= 0; i--) {
+        be_process(i);
+        connect_again();
+        CU_ASSERT_EQUAL(server.killed_id, 0);
+        CU_ASSERT_TRUE(link_settled(&owner.link));
+    }
+    end();
+}
+
+/* ---- versions --------------------------------------------------------------------------------------- */
 
 static void test_version(void)
 {
@@ -109,8 +189,12 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"the old connection is ended", test_ended},
+        {"a connection without an id", test_hidden_id},
         {"that is refused, once", test_refused_once},
         {"a server that does not say who it is", test_unknown},
+        {"several processes", test_several_processes},
+        {"too many processes", test_many_processes},
+        {"a server that started anew", test_one_server},
         {"versions", test_version},
         CU_TEST_INFO_NULL,
     };

@@ -5,21 +5,6 @@
 #include <errno.h>
 #include <netdb.h>
 
-static struct server server;
-static struct owner owner;
-
-static void begin(void)
-{
-    server_start(&server, "server");
-    owner_begin(&owner, server.at.sun_path);
-}
-
-static void end(void)
-{
-    link_close(&owner.link);
-    server_end(&server);
-}
-
 /* ---- when the next attempt is -------------------------------------------------------------------- */
 
 /* How many connections come in so much time, if each is met by `treat`. */
@@ -98,6 +83,7 @@ static void test_rejected(void)
     CU_ASSERT_STRING_EQUAL(owner.fault.text, "of no use");
     CU_ASSERT_TRUE(due_of(&owner) > now_ns && due_of(&owner) < now_ns + 1000 * MS);
     owner_turn(&owner);
+    link_want(&owner.link); /* however much it is wanted */
     CU_ASSERT_FALSE(server_accept(&server));
     now_ns = due_of(&owner);
     owner_turn(&owner);
@@ -166,66 +152,6 @@ static void test_idle_reset(void)
     end();
 }
 
-/* ---- what is told of calls ------------------------------------------------------------------------- */
-
-static struct call second;
-
-static void break_it(void)
-{
-    struct link_fault fault = {.status = MORTISE_UNREACHABLE, .text = "on purpose"};
-    call_put(&owner.link, &second, "SET");
-    link_break(&owner.link, &fault);
-    link_flush(&owner.link);
-}
-
-/* It is to be broken while a reply is being told: what was put before that never leaves. */
-static void test_put_before_it_breaks(void)
-{
-    struct call first;
-    begin();
-    bring_up(&owner, &server);
-    call_put(&owner.link, &first, "PING");
-    first.then = break_it;
-    owner_turn(&owner);
-    CU_ASSERT_EQUAL(server_answer(&server), 1);
-    owner_turn(&owner);
-    CU_ASSERT_EQUAL(first.replies, 1);
-    CU_ASSERT_EQUAL(second.losses, 1);
-    CU_ASSERT_EQUAL(second.loss, LINK_NOT_SENT);
-    CU_ASSERT_STRING_EQUAL(owner.fault.text, "on purpose");
-    CU_ASSERT_EQUAL(server_answer(&server), 0);
-    end();
-}
-
-/* The requests of a call are copied to another link if nothing has been put behind them: else that would be copied too. */
-static void test_copied(void)
-{
-    struct server other;
-    struct owner to;
-    struct call a, b, copy;
-    begin();
-    server_start(&other, "other");
-    owner_begin(&to, other.at.sun_path);
-    bring_up(&owner, &server);
-    bring_up(&to, &other);
-    call_put(&owner.link, &a, "A");
-    call_begin(&to.link, &copy);
-    CU_ASSERT_TRUE_FATAL(link_copy(&to.link, &owner.link, &a.call));
-    link_call_end(&to.link, &copy.call, 1);
-    call_put(&owner.link, &b, "B");
-    CU_ASSERT_FALSE(link_copy(&to.link, &owner.link, &a.call));
-    link_flush(&owner.link);
-    CU_ASSERT_FALSE(link_copy(&to.link, &owner.link, &b.call)); /* it has left */
-    talk(&to, &other);
-    CU_ASSERT_EQUAL(copy.replies, 1);
-    CU_ASSERT_EQUAL(to.downs, 0);
-    talk(&owner, &server);
-    CU_ASSERT_EQUAL(a.replies + b.replies, 2);
-    link_close(&to.link);
-    server_end(&other);
-    end();
-}
-
 /* ---- addresses ------------------------------------------------------------------------------------- */
 
 static void answer(size_t which, const struct server *first, const struct server *then)
@@ -270,6 +196,81 @@ static void test_resolver_hangs(void)
     CU_ASSERT_FALSE(server_accept(&server));
     answer(1, &server, NULL);
     CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 0);
+    talk(&owner, &server);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    end();
+}
+
+/* The resolver knows no such name: that is told, and asked again after a while. */
+static void test_no_such_name(void)
+{
+    begin();
+    owner.settings.endpoint = endpoint_of("none");
+    link_want(&owner.link);
+    CU_ASSERT_EQUAL_FATAL(question_count, 1);
+    questions[0].resolved(NULL, questions[0].argument, NULL, "no such name");
+    CU_ASSERT_EQUAL(owner.downs, 1);
+    CU_ASSERT_STRING_EQUAL(owner.fault.text, "none:6379: no such name");
+    CU_ASSERT_TRUE(owner.fault.retryable);
+    CU_ASSERT_TRUE_FATAL(due_of(&owner) > now_ns);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(question_count, 2);
+    end();
+}
+
+/* No memory and no thread for a look-up: the same, and no answer is awaited. */
+static void test_no_look_up(void)
+{
+    begin();
+    resolver_fails = true;
+    owner.settings.endpoint = endpoint_of("one");
+    link_want(&owner.link);
+    resolver_fails = false;
+    CU_ASSERT_EQUAL(owner.downs, 1);
+    CU_ASSERT_EQUAL(owner.fault.status, MORTISE_NOMEM);
+    CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 0);
+    CU_ASSERT_TRUE_FATAL(due_of(&owner) > now_ns);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(question_count, 1);
+    end();
+}
+
+static unsigned sought;
+
+static void count_seek(struct link *link, void *of)
+{
+    (void)link;
+    (void)of;
+    sought++;
+}
+
+/* Before each attempt somebody is asked where the server is. Nobody knows: a failed attempt. */
+static void test_sought(void)
+{
+    static const struct link_callbacks callbacks = {
+        .up = noted_up, .down = noted_down, .seek = count_seek};
+    const struct link_fault fault = {.status = MORTISE_UNREACHABLE, .text = "nobody knows"};
+    begin();
+    sought = 0;
+    owner.link.callbacks = &callbacks;
+    link_found(&owner.link); /* nobody has asked */
+    link_not_found(&owner.link, &fault);
+    CU_ASSERT_EQUAL(owner.downs, 0);
+    link_want(&owner.link);
+    CU_ASSERT_EQUAL(sought, 1);
+    CU_ASSERT_EQUAL(due_of(&owner), MORTISE_NEVER);
+    owner_turn(&owner);
+    CU_ASSERT_FALSE(server_accept(&server));
+    link_not_found(&owner.link, &fault);
+    CU_ASSERT_EQUAL(owner.downs, 1);
+    CU_ASSERT_STRING_EQUAL(owner.fault.text, "nobody knows");
+    CU_ASSERT_TRUE_FATAL(due_of(&owner) > now_ns && due_of(&owner) != MORTISE_NEVER);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_EQUAL(sought, 2);
+    link_found(&owner.link);
     talk(&owner, &server);
     CU_ASSERT_TRUE(link_is_up(&owner.link));
     end();
@@ -320,9 +321,10 @@ int main(void)
         {"left in its greeting", test_left_in_greeting},
         {"idle, and ended", test_idle},
         {"idle, and reset", test_idle_reset},
-        {"put before it breaks", test_put_before_it_breaks},
-        {"copied from another link", test_copied},
         {"the resolver does not answer", test_resolver_hangs},
+        {"no such name", test_no_such_name},
+        {"no look-up is possible", test_no_look_up},
+        {"sought before each attempt", test_sought},
         {"beside another connection", test_beside},
         CU_TEST_INFO_NULL,
     };

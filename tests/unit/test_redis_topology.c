@@ -9,14 +9,14 @@ static struct server servers[SERVERS];
 static unsigned looks;
 static struct link_fault looked_fault;
 
-static void changed(void *owner)
+static void changed(void *of)
 {
-    (void)owner;
+    (void)of;
 }
 
-static void looked(void *owner, const struct link_fault *fault)
+static void looked(void *of, const struct link_fault *fault)
 {
-    (void)owner;
+    (void)of;
     looks++;
     if (fault != NULL)
         looked_fault = *fault;
