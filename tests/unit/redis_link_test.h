@@ -85,6 +85,8 @@ struct server {
     const char *info;    /* what it says of itself; NULL: it refuses to */
     const char *kill;    /* the answer to CLIENT KILL */
     bool hides_id;       /* it refuses CLIENT ID */
+    const char *cluster; /* the answer to CLUSTER INFO, as a text; NULL: it refuses */
+    const char *slots;   /* the answer to CLUSTER SLOTS */
     int id;              /* of the last connection, in this server */
     int killed_id;       /* that it was asked to end; 0: none */
     unsigned others;     /* requests that belong to no greeting */
@@ -171,6 +173,14 @@ static inline bool is_word(const redisReply *request, size_t at, const char *wor
     return request->elements > at && strcmp(request->element[at]->str, word) == 0;
 }
 
+static inline void write_text(char *to, size_t size, const char *text)
+{
+    if (text == NULL)
+        snprintf(to, size, "-NOPERM this user has no permissions to run it\r\n");
+    else
+        snprintf(to, size, "$%zu\r\n%s\r\n", strlen(text), text);
+}
+
 static inline bool is_greeting(const redisReply *request)
 {
     static const char *const words[] = {"AUTH", "SELECT", "CLIENT", "INFO", "ROLE", "TIME"};
@@ -185,14 +195,16 @@ static inline unsigned server_answer(struct server *server)
 {
     redisReply *request;
     unsigned count = 0;
-    char id[32], info[256] = "-NOPERM this user has no permissions to run the 'info' command\r\n";
+    char id[32], info[256], cluster[256];
     snprintf(id, sizeof id, ":%d\r\n", server->id);
-    if (server->info != NULL)
-        snprintf(info, sizeof info, "$%zu\r\n%s\r\n", strlen(server->info), server->info);
+    write_text(info, sizeof info, server->info);
+    write_text(cluster, sizeof cluster, server->cluster);
     for (; (request = server_read(server)) != NULL; count++) {
         const char *answer = "+OK\r\n";
         if (is_word(request, 0, "INFO"))
             answer = info;
+        else if (is_word(request, 0, "CLUSTER"))
+            answer = is_word(request, 1, "INFO") ? cluster : server->slots;
         else if (is_word(request, 1, "ID") && !server->hides_id)
             answer = id;
         else if (is_word(request, 1, "ID") || is_word(request, 0, "ROLE"))
