@@ -441,8 +441,10 @@ void mail_read(struct driver *driver)
             struct request *request = (struct request *)mail;
             if (stale)
                 request->rc = ZSESSIONEXPIRED;
-            else if (!fault_is_loss(request->rc) && request->rc != ZAUTHFAILED)
+            else if (!fault_is_loss(request->rc) && request->rc != ZAUTHFAILED) {
                 driver->refused = 0;
+                driver->refused_ns = 0;
+            }
             request_end(driver, request);
             continue;
         }

@@ -275,7 +275,7 @@ void session_event(struct driver *driver, int state)
     else if (state == ZOO_CONNECTING_STATE && driver->session->state == SESSION_LEAVING)
         session_abandon(driver);
     else if (state == ZOO_CONNECTING_STATE && is_connected(driver)) {
-        driver->refused = 0; /* that is said, and not by a connection that ends */
+        driver->refused = 0; /* if it is still so, it is said again */
         suspend(driver);
         if (driver->session->servers_late)
             session_servers_known(driver);
@@ -284,7 +284,7 @@ void session_event(struct driver *driver, int state)
         end(driver, false, now_of(driver));
     } else if (state ==
                ZOO_AUTH_FAILED_STATE) { /* the servers keep the session until its timeout */
-        if (driver->refused == 0)
+        if (driver->refused_ns == 0)
             driver->refused_ns = now_of(driver);
         driver->refused = ZAUTHFAILED;
         end(driver, true, now_of(driver) + AGAIN_NS);
@@ -379,14 +379,14 @@ bool session_is_well(const struct driver *driver, int64_t now_ns)
 int64_t session_patience(struct driver *driver)
 {
     int64_t now_ns = now_of(driver);
-    if (driver->away_ns != 0 || driver->refused != 0)
+    if (driver->away_ns != 0 || driver->refused_ns != 0)
         look_by(driver, now_ns + patience_ns(driver));
     return now_ns;
 }
 
 bool session_is_away(struct driver *driver, int64_t asked_ns)
 {
-    int64_t since_ns = driver->refused != 0 ? driver->refused_ns : driver->away_ns;
+    int64_t since_ns = driver->refused_ns != 0 ? driver->refused_ns : driver->away_ns;
     if (since_ns == 0)
         return false;
     if (since_ns < asked_ns)

@@ -292,6 +292,34 @@ static void test_demoted_behind_one_address(void)
     CHECK(server_is_clean(&house.server));
 }
 
+/* The client only renews shared leases: READONLY says that the server is a replica now. */
+static void test_demoted_with_shared(void)
+{
+    struct told told = TOLD_INIT;
+    char path[220];
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    snprintf(path, sizeof path, "%s/vip", house.server.folder);
+    lead_to(path, house.server.socket);
+    mortise_client *client =
+        open_at(&house.server, path, "unreachable_timeout = 60s\nrenew_every = 100ms", timeouts);
+    EXPECT(OK, mortise_acquire(client, "shared",
+                               MORTISE_OPTIONS(.mode = MORTISE_SHARED, .ttl_ms = LONG_MS,
+                                               .wait_ms = TEST_PATIENCE_MS, .on_state = note_state,
+                                               .user_data = &told),
+                               &lease, &detail));
+    house_wait_replicas(&house, 2);
+    lead_to(path, house.server.socket2);
+    house_promote(&house, 1);
+    house_follow(&house, 0);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD && test_count_get(&told.lost) == 0);
+    give(lease);
+    close_client(client);
+    unlink(path);
+    CHECK(server_is_clean(&house.server));
+}
+
 struct seen {
     const char *name;
     int times;
@@ -432,6 +460,7 @@ static const CU_TestInfo tests[] = {
     {"cut off from the primary", test_cut_off},
     {"the primary becomes a replica", test_demoted},
     {"demoted behind one address", test_demoted_behind_one_address},
+    {"demoted, and only shared leases", test_demoted_with_shared},
     {"a replica alone", test_replica_alone},
     {"a listing of a replica", test_list_at_a_replica},
     {"a release that a lagging replica knows nothing of", test_release_at_a_replica},

@@ -387,6 +387,27 @@ static void test_note_of_owner(void)
     CU_ASSERT_EQUAL(renew(1, "ann", token, 10000, 8 * S).status, MORTISE_OK);
     rowlease_inspect(&row, 8 * S, &info);
     CU_ASSERT(info.pid == 1 && strcmp(info.host, "host") == 0);
+
+    /* it joins again, and ends without a release: its hold runs out, or a witness releases it */
+    for (int witnessed = 0; witnessed < 2; witnessed++) {
+        int64_t now_us = (10 + 3 * witnessed) * S;
+        second.kind = MORTISE_OP_ACQUIRE;
+        second.ttl_ms = 1000;
+        CU_ASSERT_EQUAL(rowlease_acquire(&row, &second, at(now_us), NULL).status, MORTISE_OK);
+        mortise_op witness = op_of(MORTISE_OP_RELEASE, 2, "ann", 0);
+        witness.flags = MORTISE_OP_DEAD;
+        witness.token = token;
+        witness.note = "host\n3\nmortise";
+        witness.note_len = strlen(witness.note);
+        if (witnessed) {
+            CU_ASSERT_EQUAL(rowlease_release(&row, &witness, at(now_us)).status, MORTISE_OK);
+            rowlease_inspect(&row, now_us, &info);
+            CU_ASSERT(info.held && info.pid == 0);
+        }
+        CU_ASSERT_EQUAL(renew(1, "ann", token, 10000, now_us + 2 * S).status, MORTISE_OK);
+        rowlease_inspect(&row, now_us + 2 * S, &info);
+        CU_ASSERT(info.pid == 1 && info.leases == 1);
+    }
 }
 
 static void note_is(const char *note, const char *host, int64_t pid, const char *program)

@@ -77,8 +77,10 @@ void row_set_note(struct rowlease_row *row, const mortise_op *op)
 
 void row_forget_note(struct rowlease_row *row, const mortise_op *op)
 {
-    if (row->note_len == op->note_len && row->note_len > 0 &&
-        memcmp(row->note, op->note, row->note_len) == 0)
+    bool own = row->note_len == op->note_len && row->note_len > 0 &&
+               memcmp(row->note, op->note, row->note_len) == 0;
+    if (own ||
+        (op->flags & MORTISE_OP_DEAD) != 0) /* the witness that releases has a note of its own */
         row->note_len = 0;
 }
 

@@ -184,8 +184,7 @@ struct rowlease_answer rowlease_renew(struct rowlease_row *row, const mortise_op
         row->expires_us = expires_us;
     else {
         hold_set_expiry(row, i, expires_us);
-        if (row->note_len == 0)
-            row_set_note(row, op);
+        row_set_note(row, op); /* of the one who is named, it is not known whether it holds still */
     }
     holds_settle(row, time.now_us);
     return answer_granted(row, time.now_us, expires_us, true);

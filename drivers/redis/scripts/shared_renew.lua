@@ -20,8 +20,14 @@ if #ARGV == 4 then
     return renew(KEYS[1], ARGV[4], ARGV[2], ARGV[3])
 end
 for i = 1, #KEYS / 2 do
-    -- A key beside one lock that somebody has made another type is no reason to lose the others.
     local known, digit = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
-    out[i] = known and digit or '3'
+    if not known then
+        digit = type(digit) == 'table' and digit.err or digit
+        if not string.find(digit, 'WRONGTYPE') then -- READONLY, say
+            return redis.error_reply(string.match(digit, '%u%u+ .*') or digit)
+        end
+        digit = '3' -- somebody has made a key beside this lock: the others are renewed nevertheless
+    end
+    out[i] = digit
 end
 return table.concat(out)
