@@ -94,16 +94,27 @@ def witnessed(case):
 
 
 def freed(case):
-    found = case["figures"]["to_grant"]
+    """Not that of the rounds which went well."""
+    words, bound = "fail, holder killed, with a witness", f"median of at most {WITNESS_MS} ms"
+    found = case["figures"].get("to_grant")
+    if found is None:
+        return row(case, words, bound, "in no round", MISSED)
     text = f"{told(found['median'])} ms ({told(found['least'])} to {told(found['most'])})"
-    verdict = held(found["rounds"], WITNESS_MS, False)
-    return row(case, "fail, holder killed, with a witness", f"median of at most {WITNESS_MS} ms", text, verdict)
+    if None in found["rounds"]:
+        return row(case, words, bound, f"{text}, and not in {found['rounds'].count(None)} of {len(found['rounds'])} rounds", MISSED)
+    return row(case, words, bound, text, held(found["rounds"], WITNESS_MS, False))
+
+
+def regained(cases):
+    """Of killed holders: whoever waits for such a lock has it some day."""
+    refused = sum(value or 0 for case in cases for value in case["figures"]["refused"]["rounds"])
+    return row(cases[0], "fail, holder killed", "granted again after each kill", f"{refused:g} refused", refused == 0)
 
 
 def alone(cases):
     overlaps = sum(case["figures"].get("overlaps", {}).get("most", 0) for case in cases)
     long = sum(case["long"]["overlaps"] for case in cases if case.get("long"))
-    return row(cases[0], "contend", "one holder at a time", f"{overlaps + long:g} overlaps", overlaps + long == 0)
+    return row(cases[0], cases[0]["workload"], "one holder at a time", f"{overlaps + long:g} overlaps", overlaps + long == 0)
 
 
 def beside(case, name, rivals):
@@ -138,11 +149,10 @@ def first_in(cases, accepts):
 
 def of_floor(case):
     """With tokens, one caller: beside the floor, which makes them too."""
-    found = case["ratios"].get("rate")
+    words, bound, found = f"cycle, {case['shape']}", f"at least {OF_FLOOR:g} × the floor's rate", case["ratios"].get("rate")
     if found is None:
-        return []
-    verdict = held(found["rounds"], OF_FLOOR, True)
-    return [row(case, f"cycle, {case['shape']}", f"at least {OF_FLOOR:g} × the floor's rate", spread(found), verdict)]
+        return row(case, words, bound, "there is no floor's rate", NOT_JUDGED)
+    return row(case, words, bound, spread(found), held(found["rounds"], OF_FLOOR, True))
 
 
 def worst(verdicts):
@@ -161,10 +171,13 @@ def of_group(cases, rivaled):
         for case in sorted(drivers, key=lambda case: not strict(case)):  # an order first: rivals know only that work
             if case["shape"].endswith(", empty"):
                 yield from contended(case, rivaled)
-        if drivers:
-            yield alone(drivers)
-    for case in drivers:
-        if witnessed(case) and "to_grant" in case["figures"]:
+    if drivers and (workload == "contend" or any("overlaps" in case["figures"] for case in drivers)):
+        yield alone(drivers)
+    killed = [case for case in drivers if case["shape"].startswith("holder killed") and "refused" in case["figures"]]
+    if killed:
+        yield regained(killed)
+    for case in killed:
+        if witnessed(case):
             yield freed(case)
     cases = [case for case in cases if not witnessed(case)]
     drivers = [case for case in drivers if not witnessed(case)]
@@ -178,7 +191,7 @@ def of_group(cases, rivaled):
         yield shapes_row(drivers[0], f"{workload}, fencing = off", "at least the rate of redis-plus-plus, in all shapes", without)
         for case in drivers:
             if case["shape"] == "1 caller" and not tokenless(case):
-                yield from of_floor(case)
+                yield of_floor(case)
     if seen or without:
         return
     if rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say

@@ -165,6 +165,8 @@ class Targets(unittest.TestCase):
         self.assertEqual(cases[0]["of_rival"]["rate"]["to"], "<redis_plus_plus>")
         told = {row["bound"]: row["met"] for row in self.rows(cases[0], *cases[2:])}
         self.assertEqual(told, {"more than each rival, in all shapes": False})
+        told = {row["bound"]: row["verdict"] for row in self.rows(*cases[:2], *cases[3:])}
+        self.assertEqual(told["at least 0.95 × the floor's rate"], targets.NOT_JUDGED)
 
     def test_a_program_that_is_started_is_no_measure_of_a_rate(self):
         cases = [contended("mortise", "driver", [100, 200, 300]), contended("flock", "rival", [90, 90, 90])]
@@ -195,6 +197,40 @@ class Targets(unittest.TestCase):
         one = contended("mortise", "driver", [1, 1, 1])
         one["long"]["overlaps"] = 1
         self.assertEqual(self.missed(one), ["one holder at a time"])
+
+
+class Kills(unittest.TestCase):
+    """The rounds as Killed tells them."""
+
+    GRANTED, OVERLAP, REFUSED = {"to_grant": 10, "refused": 0, "overlaps": 0}, {"refused": 0, "overlaps": 1}, {"refused": 1}
+
+    def verdicts(self, *rounds, subject="mortise"):
+        one = case(subject, "driver", [1], "holder killed, ttl 30 s")
+        names = sorted({name for told in rounds for name in told})
+        one.update(workload="fail", figures={name: figures.figure(name, [told.get(name) for told in rounds]) for name in names})
+        figures.add_ratios([one])
+        return {row["bound"]: row["verdict"] for row in targets.rows({"cases": [one], "method": {"rivals": []}})}
+
+    def test_all_is_well(self):
+        found = self.verdicts(*[self.GRANTED] * 5, subject="mortise_witness")
+        self.assertEqual(found, {"one holder at a time": targets.MET, "granted again after each kill": targets.MET,
+                                 "median of at most 30 ms": targets.MET})  # fmt: skip
+
+    def test_two_holders(self):
+        for subject in ("mortise", "mortise_witness"):
+            found = self.verdicts(*[self.GRANTED] * 4, self.OVERLAP, subject=subject)
+            self.assertEqual(found["one holder at a time"], targets.MISSED)
+
+    def test_no_holder(self):
+        for rounds in ([self.REFUSED] * 5, [self.GRANTED] * 4 + [self.REFUSED]):
+            self.assertEqual(self.verdicts(*rounds)["granted again after each kill"], targets.MISSED)
+
+    def test_a_witness_is_not_judged_by_its_good_rounds(self):
+        for others in ([self.REFUSED] * 4, [self.OVERLAP] * 4, [self.REFUSED]):
+            found = self.verdicts(self.GRANTED, *others, subject="mortise_witness")
+            self.assertEqual(found["median of at most 30 ms"], targets.MISSED)
+        found = self.verdicts(*[self.REFUSED] * 5, subject="mortise_witness")
+        self.assertEqual(found["median of at most 30 ms"], targets.MISSED)
 
 
 class Well(unittest.TestCase):
