@@ -6,8 +6,8 @@
  * of those that were not granted by then, up to TO_NS: else who starves would not be seen. --shared: all were on one
  * name. Then a hand-over is from the instant a holder began to release to the next one's grant, told apart by whether
  * the next one is of the same process; two holds at once, at any time, are overlaps, which must not be; and grants that
- * passed by a process which had waited for longer are overtakes. So each thing that is measured, in whatever language,
- * is computed by the same lines. */
+ * passed by a process which had waited for longer, though it be for ever, are overtakes. So each thing that is measured,
+ * in whatever language, is computed by the same lines. */
 #include "adapter.h"
 #include "histogram.h"
 
@@ -35,6 +35,8 @@ static struct {
 
 static struct turn *turns; /* that were granted */
 static size_t turn_count, turn_room, counted;
+static struct turn *refusals; /* those that were not */
+static size_t refusal_count, refusal_room;
 static unsigned file_count;
 static uint64_t shares[FILES_MAX], refused;
 static int64_t longest_ns;
@@ -56,21 +58,30 @@ static void note_wait(const struct instants *at)
         longest_ns = end_ns - at->asked_ns;
 }
 
+static struct turn *with_room(struct turn *some, size_t count, size_t *room)
+{
+    if (count < *room)
+        return some;
+    *room = *room == 0 ? 65536 : 2 * *room;
+    some = realloc(some, *room * sizeof(some[0]));
+    if (some == NULL)
+        die("memory");
+    return some;
+}
+
 static void take(const struct instants *at, unsigned file)
 {
     bool counts = at->done_ns >= options.from_ns && at->done_ns <= options.to_ns;
+    const struct turn turn = {*at, file, counts, false};
     note_wait(at);
     if (at->granted_ns == 0) {
+        refusals = with_room(refusals, refusal_count, &refusal_room);
+        refusals[refusal_count++] = turn;
         refused += counts;
         return;
     }
-    if (turn_count == turn_room) {
-        turn_room = turn_room == 0 ? 65536 : 2 * turn_room;
-        turns = realloc(turns, turn_room * sizeof(turns[0]));
-        if (turns == NULL)
-            die("memory");
-    }
-    turns[turn_count++] = (struct turn){*at, file, counts, false};
+    turns = with_room(turns, turn_count, &turn_room);
+    turns[turn_count++] = turn;
     counted += counts;
 }
 
@@ -163,23 +174,46 @@ static uint64_t overlaps_among_sorted(void)
     return overlaps;
 }
 
+/* Those from `since` on, before `until`, whose grants came in this interval: too many of one process are marked. */
+static void mark_passes(size_t since, size_t until, int64_t from_ns, int64_t to_ns)
+{
+    unsigned passes[FILES_MAX] = {0};
+    for (size_t i = since; i < until; i++)
+        if (turns[i].at.granted_ns > from_ns && turns[i].at.granted_ns < to_ns &&
+            ++passes[turns[i].file] > PASSES_ALLOWED)
+            turns[i].overtakes = true;
+}
+
+/* Who is not granted anything any more waits until it gives up, or to the end. */
+static void mark_those_before_the_end(unsigned file, size_t since, int64_t released_ns)
+{
+    int64_t asked_ns = INT64_MAX, until_ns = INT64_MIN;
+    for (size_t i = 0; i < refusal_count; i++) {
+        const struct instants *at = &refusals[i].at;
+        if (refusals[i].file != file || at->done_ns <= released_ns)
+            continue;
+        asked_ns = at->asked_ns < asked_ns ? at->asked_ns : asked_ns;
+        until_ns = at->done_ns > until_ns ? at->done_ns : until_ns;
+    }
+    mark_passes(since, turn_count, released_ns > asked_ns ? released_ns : asked_ns,
+                until_ns < options.to_ns ? until_ns : options.to_ns);
+}
+
 /* Marks those that passed by this process. It waits from its last release, or from when the first of its turns that
  * are still to come was asked for. */
 static void mark_overtakes(unsigned file, const int64_t *first_ask_ns)
 {
     int64_t released_ns = INT64_MIN;
-    for (size_t i = 0, since = 0; i < turn_count; i++) {
-        unsigned passes[FILES_MAX] = {0};
+    size_t since = 0;
+    for (size_t i = 0; i < turn_count; i++) {
         if (turns[i].file != file)
             continue;
-        int64_t waits_ns = released_ns > first_ask_ns[i] ? released_ns : first_ask_ns[i];
-        for (; since < i; since++)
-            if (turns[since].at.granted_ns > waits_ns &&
-                ++passes[turns[since].file] > PASSES_ALLOWED)
-                turns[since].overtakes = true;
+        mark_passes(since, i, released_ns > first_ask_ns[i] ? released_ns : first_ask_ns[i],
+                    INT64_MAX);
         since = i + 1;
         released_ns = turns[i].at.releasing_ns;
     }
+    mark_those_before_the_end(file, since, released_ns);
 }
 
 static uint64_t overtakes_among_sorted(void)
@@ -267,5 +301,6 @@ int main(int argc, char **argv)
         read_file(argv[i]);
     tell();
     free(turns);
+    free(refusals);
     return EXIT_SUCCESS;
 }

@@ -99,6 +99,20 @@ class Shared(unittest.TestCase):
         found = digest("--shared", 0, 1000, files=[greedy, [(5, 200, 201, 202)]])
         self.assertEqual(found["overtakes"], round(8 / 11, 4))
 
+    def test_who_gets_nothing_is_passed_by(self):
+        """It waits to the end, or gives up; after its last turn, if it had some."""
+        greedy = [(at, at + 1, at + 2, at + 3) for at in range(10, 1010, 10)]
+        found = digest("--shared", 0, 2000, files=[greedy, [(5, 0, 0, 3000)]])
+        self.assertEqual((found["overtakes"], found["count"]), (98 / 100, 100))
+        found = digest("--shared", 0, 2000, files=[greedy, [(5, 0, 0, 505)]])
+        self.assertEqual(found["overtakes"], 48 / 100)
+        found = digest("--shared", 0, 2000, files=[greedy, [(905, 906, 907, 908), (908, 0, 0, 3000)]])
+        self.assertEqual(found["overtakes"], round(8 / 101, 4))  # of ten turns
+
+    def test_who_asks_last_is_not_passed_by(self):
+        found = digest("--shared", 0, 1000, files=[[(at, at + 1, at + 2, at + 3) for at in range(10, 900, 10)], [(885, 0, 0, 3000)]])
+        self.assertEqual(found["overtakes"], 0)
+
     def test_shares(self):
         turn = (1, 2, 3, 4)
         found = digest(0, 100, files=[[turn] * 3, [turn]])
