@@ -70,7 +70,7 @@ function(mortise_test NAME)
     # same run. Not so what does less there: it measures memory, unloads modules, hides /proc, has fewer rounds or smaller crowds.
     # Conformance has smaller crowds there, but sqlite, redis and redlock have large ones in the plain stage.
     if("address" IN_LIST labels AND NOT arg_TIER STREQUAL "nightly"
-       AND (arg_LABEL MATCHES "^(unit|redis|redlock|zookeeper|etcd|faults|hostile|witness|command|example)$"
+       AND (arg_LABEL MATCHES "^(unit|redis|redlock|zookeeper|etcd|faults|witness|command|example)$"
             OR NAME MATCHES "^conformance\\.(zookeeper|etcd|postgres|mysql)\\.[0-9]$")
        AND NOT NAME MATCHES "^(unit\\.(sim|hostile_texts|threads|loader)|fuzz\\..*)$"
        AND NOT NAME MATCHES "^(redis\\.lost|witness\\.bad_input|command\\.run_group)$")
