@@ -5,7 +5,7 @@
  *
  * One finding is left out if threads stand still by chance: that a lease was renewed after its end. The history has the
  * instant at which the renewal was recorded. A thread that stands still between the new deadline and the record makes
- * that late, although the deadline moved in time; no thread of the torture does so for that long. */
+ * that late, although the deadline moved in time. The torture stops whole processes, and writes down when (verdict.c). */
 #include "../torture/check.h"
 #include "world_settings.h"
 

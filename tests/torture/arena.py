@@ -160,7 +160,8 @@ class Slot:
     """The place of one fighter: a process, which is made anew when it is killed, and its own ways to the server."""
 
     def __init__(self, run, number):
-        self.run, self.number, self.fighter, self.stopped_until = run, number, None, 0
+        self.run, self.number, self.fighter = run, number, None
+        self.stopped_until, self.stopped_ns = 0, 0  # the first is of time.monotonic()
         self.proxies, self.broken_until, self.started, self.ahead_s = [], 0, 0, 0
         self.without_fds = None  # the fighter that has closed all descriptors
         self.ordered, self.cuts = [], {}  # cuts: how many of each kind have been counted

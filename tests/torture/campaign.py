@@ -18,6 +18,7 @@ from witness import Witness
 UNREACHABLE = 69  # exit code: half a step may have been taken, and it can be repeated
 LOOK_S = 0.2
 GETTING_ON = 5  # acquisitions of a process, and one of each name
+SLACK_MS = 100  # who was stopped goes on when it has a processor
 # What a call may end with where nothing is broken, but there is much to do. Only acquires end without success: of those
 # that would not wait, or not for longer, or were canceled. All time-outs of a load are longer than it makes anything wait.
 NAMED = {"acquire.OK", "acquire.BUSY", "acquire.TIMEDOUT", "acquire.CANCELED",
@@ -166,7 +167,7 @@ class Run:
         history = f"{self.folder}/history"
         files = sorted(os.path.join(history, name) for name in os.listdir(history))
         done = subprocess.run([os.environ["MORTISE_CHECK"], f"patience={self.settings['patience']}", "fencing=1",
-                               *files],
+                               f"slack={SLACK_MS}", *files],
                               capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):
             raise Failure(f"the checker: exit code {done.returncode}: {done.stderr}")

@@ -3,11 +3,12 @@
  * had ended, that every waiter got its turn once the faults had ended, that nothing was left, and that every story
  * has an end. Otherwise it reports where not.
  *
- *     check [patience=MS] [fencing=1] HISTORY …
+ *     check [patience=MS] [slack=MS] [fencing=1] HISTORY …
  *
  * Reads all files as one history. Prints the first violations of each kind on stderr, FILE:LINE first, and one line of
  * numbers on stdout: how many of each kind, how much was read, and the longest wait after the faults had ended, in
- * milliseconds. patience: how long a caller may wait then (30000). fencing=1: each hold must have a token.
+ * milliseconds. patience: how long a caller may wait then (30000). slack: how late what a process does when it goes on after
+ * a stop may be written down (1). fencing=1: each hold must have a token.
  * Exits 0: no violations; 1: violations; 2: a file cannot be read; 64: usage. */
 #include "check.h"
 
@@ -18,7 +19,7 @@
 
 #define TOLD_OF_A_KIND 10
 
-struct world world = {.patience_ns = INT64_C(30000000000)};
+struct world world = {.patience_ns = INT64_C(30000000000), .slack_ns = 1000000};
 
 static const char *const words[] = {
 #define VIOLATION_WORD(name, word) word,
@@ -52,6 +53,9 @@ static bool set(const char *argument)
     if (strncmp(argument, "patience=", 9) == 0) {
         number = number_of(argument + 9, 86400000);
         world.patience_ns = number * 1000000;
+    } else if (strncmp(argument, "slack=", 6) == 0) {
+        number = number_of(argument + 6, 86400000);
+        world.slack_ns = number * 1000000;
     } else if (strncmp(argument, "fencing=", 8) == 0) {
         number = number_of(argument + 8, 1);
         world.fencing = number == 1;
@@ -85,7 +89,7 @@ int main(int argc, char **argv)
     while (first < argc && strchr(argv[first], '=') && set(argv[first]))
         first++;
     if (first >= argc || strchr(argv[first], '=')) {
-        fprintf(stderr, "usage: check [patience=MS] [fencing=1] HISTORY …\n");
+        fprintf(stderr, "usage: check [patience=MS] [slack=MS] [fencing=1] HISTORY …\n");
         return 64;
     }
     story_begin();

@@ -150,6 +150,7 @@ struct counter {
 
 struct world {
     int64_t patience_ns, calm_ns, longest_ns; /* longest: the longest wait since the calm */
+    int64_t slack_ns;                         /* for what a process writes when it goes on after a stop */
     bool fencing;                             /* every hold has a token */
     struct client *clients;
     struct counter *counters;

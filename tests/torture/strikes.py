@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from arena import Failure
+from arena import Failure, now_ns
 from cluster_faults import ClusterFaults
 from plan import COUNTED, FAULTS, LATE, Plan
 from server_faults import ServerFaults
@@ -49,6 +49,7 @@ class Strikes:
         slot.check_alive()
         if slot.number in self.tracers:
             return
+        slot.stopped_ns = slot.stopped_ns if slot.stopped_until else now_ns()
         slot.signal(signal.SIGSTOP)
         slot.stopped_until = max(slot.stopped_until, until)
         self.later(until, lambda: self.go_on(slot))
@@ -59,13 +60,19 @@ class Strikes:
     def go_on(self, slot):
         """Not if it is traced: the time of its stop may have been over before this was noticed."""
         if slot.number not in self.tracers and slot.stopped_until and slot.stopped_until <= time.monotonic():
-            slot.stopped_until = 0
-            slot.signal(signal.SIGCONT)
+            self.go_on_now(slot)
+
+    def go_on_now(self, slot):
+        """The checker learns when it stood still: what it was about to write is late."""
+        slot.stopped_until = 0
+        slot.signal(signal.SIGCONT)
+        self.run.write("stopped", at_ns=slot.stopped_ns, until_ns=now_ns(), pid=slot.fighter.pid)
 
     def trace(self, slot, until):
         if self.stands(slot):
             return
         slot.check_alive()
+        slot.stopped_ns = now_ns()
         tracer = self.tracers[slot.number] = Tracer(slot.fighter.pid)
         if not tracer.works:
             raise Failure("this system does not allow ptrace")
@@ -76,8 +83,7 @@ class Strikes:
         """The one that traces it, if it is this one."""
         if slot.number in self.tracers and tracer in (None, self.tracers[slot.number]):
             self.tracers.pop(slot.number).end()
-            slot.stopped_until = 0
-            slot.signal(signal.SIGCONT)  # the stop that came with the tracer may outlive it
+            self.go_on_now(slot)  # the stop that came with the tracer may outlive it
 
     def end(self):
         """A process that is traced does not end before its tracer."""

@@ -39,6 +39,9 @@ class Clean(Case):
         client.renew(1500.5, lease, deadline=1900)
         client.release(1600, lease)
         self.check(client.close(), run({"event": "stopped", "at_ns": 900 * MS, "until_ns": 1500 * MS, "pid": 85}))
+        earlier = run({"event": "stopped", "at_ns": 900 * MS, "until_ns": 1401 * MS, "pid": 85})
+        self.check(client, earlier, arguments=["slack=100"])
+        self.check(client, earlier, arguments=["slack=99"], outlived=1)
 
     def test_stopped_holder(self):
         """Its deadline ends what it holds, whatever it writes when it goes on."""
