@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Parts of a torture run, beside a server and a fighter that are made up: what the checker learns of a process that is stopped."""
+"""Parts of a torture run, beside a server and a fighter that are made up: what the checker learns of a process that is stopped,
+and when a run is skipped."""
 import signal
 import types
 import unittest
 from unittest import mock
 
+import arena
 import strikes
 
 
@@ -39,6 +41,24 @@ class Stops(unittest.TestCase):
         self.clock_ns = 9
         self.strikes.untrace(self.slot)
         self.assertEqual(self.events, [("stopped", {"at_ns": 5, "until_ns": 9, "pid": 7})])
+
+
+class Skips(unittest.TestCase):
+    def test_only_before_the_first_start(self):
+        """Later it is a failure of that run: those before may have failed, too."""
+        code = 77
+        settings = {"server": "redis", "members": 1, "left": "", "clock": 0, "names": 1}
+        with mock.patch.object(arena.Server, "can_start", False), mock.patch.object(
+                arena.Server, "run", lambda *words: types.SimpleNamespace(returncode=code, stdout="")):
+            with self.assertRaises(SystemExit) as skip:
+                arena.Server(settings, "").do("start")
+            self.assertEqual(skip.exception.code, 77)
+            code = 0
+            arena.Server(settings, "").do("start")
+            code = 77
+            for verb in ("values", "start"):
+                with self.assertRaises(arena.Failure):
+                    arena.Server(settings, "").do(verb)
 
 
 unittest.main(verbosity=2)
