@@ -57,7 +57,7 @@ static void test_noise(void)
     bool takes_its_time = nightly && strcmp(nightly, "1") == 0;
     uint64_t seed = given ? strtoull(given, NULL, 10) : takes_its_time ? (uint64_t)time(NULL) : 1;
     int rounds = takes_its_time ? 150 : 4;
-    printf(" (seed %llu) ", (unsigned long long)seed);
+    printf("\nMORTISE_HOSTILE_SEED=%llu\n", (unsigned long long)seed); /* for tests/again.py */
     for (int round = 0; round < rounds; round++) {
         struct visitor visitors[CLIENTS];
         middle_noise(seed + (unsigned)round, 2 + (unsigned)round % 5);

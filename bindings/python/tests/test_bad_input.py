@@ -190,7 +190,7 @@ class Fuzz:
 def test_fuzz(sqlite_where):
     seed = int(os.environ.get("MORTISE_FUZZ_SEED", random.SystemRandom().randrange(10**6)))
     until = time.monotonic() + float(os.environ.get("MORTISE_FUZZ_S", 2))
-    print(f"seed={seed}")
+    print(f"\nMORTISE_FUZZ_SEED={seed}")  # for tests/again.py
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fuzz = Fuzz(sqlite_where + "?ttl=1s", seed)
