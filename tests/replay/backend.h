@@ -25,8 +25,8 @@ struct backend {
     void (*process_killed)(int process);
     /* Whether the backend has this claim now. NULL: it cannot be asked. */
     bool (*holds)(int name, uint64_t token);
-    /* All clients were closed, and left `claims` behind: fails if that is wrong. */
-    void (*check_left)(int claims);
+    /* All clients were closed, and left these behind: fails if that is wrong. */
+    void (*check_left)(int claims, int waiters);
     /* How much longer than the sim's a waiter's turn may take. */
     int64_t (*patience_ms)(void);
     void (*end)(void);

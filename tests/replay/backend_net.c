@@ -182,10 +182,10 @@ static void calm(void)
 /* ---- the end ---- */
 
 /* Without CLIENT KILL an old connection may bring an acquire that nobody waits for. */
-static void check_left(int claims)
+static void check_left(int claims, int waiters)
 {
-    if (claims > 0 && !run_world.plan.no_kill)
-        sched_fail("left in the servers: %d claims", claims);
+    if ((claims > 0 || waiters > 0) && !run_world.plan.no_kill)
+        sched_fail("left in the servers: %d claims, %d waiters", claims, waiters);
 }
 
 /* A release that the replica had not got before the failover is forgotten: the claim lasts for its ttl there. */

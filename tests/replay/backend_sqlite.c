@@ -54,10 +54,10 @@ static void end_faults(void)
     calls_disk_set(&faults);
 }
 
-static void check_left(int claims)
+static void check_left(int claims, int waiters)
 {
-    if (claims > 0)
-        sched_fail("left in the file: %d claims", claims);
+    if (claims > 0 || waiters > 0)
+        sched_fail("left in the file: %d claims, %d waiters", claims, waiters);
 }
 
 /* A process that is killed before it tells a waiter leaves it to look by itself, after ten seconds at most. If none was

@@ -25,6 +25,12 @@ struct watched *watch_new(struct opened *opened, enum plan_callback callback, in
     return watched;
 }
 
+void check_kept(const struct watched *watched, bool kept)
+{
+    if (!kept && watched->keeps && !watched->released_inside && !watched->opened->closing)
+        sched_fail("a lease of %s is lost or suspect without any cause", name_text(watched->name));
+}
+
 static void try_another(const struct watched *watched)
 {
     mortise_lease *lease;
@@ -77,6 +83,7 @@ static void on_state(mortise_lease *lease, mortise_lease_state state, void *user
     if (state == MORTISE_STATE_LOST && mortise_state(lease) != MORTISE_STATE_LOST)
         sched_fail("LOST was reported, and mortise_state() says that the lease is held");
     watched->lost = state == MORTISE_STATE_LOST;
+    check_kept(watched, state == MORTISE_STATE_HELD);
     react(watched, lease);
     check_alive(watched->opened, "on_state");
 }
@@ -130,10 +137,12 @@ void wish_granted(mortise_status status, mortise_lease *lease, const mortise_err
 
 void told_released(mortise_status status, const mortise_error *error, void *user_data)
 {
-    struct opened *opened = user_data;
+    const struct watched *watched = user_data;
+    const struct opened *opened = watched->opened;
     sched_trace("async release: %s", mortise_status_name(status));
     check_alive(opened, "the callback of an async release");
     check_status(CALL_RELEASE, status, opened, error);
+    check_kept(watched, status != MORTISE_LOST);
     if ((status == MORTISE_OK) != (error == NULL))
         sched_fail("an async release has an error and succeeded, or none and failed");
 }

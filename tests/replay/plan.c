@@ -263,6 +263,17 @@ static void choose_strict_order(struct plan *plan)
     plan->layout = LAYOUT_STRING;
 }
 
+/* A lease that was handed over is held for several ttls: it must be renewed like any other. */
+static void choose_long_holds(struct plan *plan)
+{
+    plan->names = 1;
+    plan->turns = true;
+    plan->lasting = false;
+    plan->ttl_ms = 300;
+    plan->handover_window_ms = 1000;
+    plan->handover_max = 64;
+}
+
 /* A part of the seeds is for what few of the other plans reach. These numbers are drawn apart: so the plans of the other seeds
  * are what they were before. */
 static void choose_theme(struct plan *plan)
@@ -277,6 +288,10 @@ static void choose_theme(struct plan *plan)
         plan->extends = true;
     else if (theme < 6 && redis && !plan->losses)
         choose_strict_order(plan);
+    else if (theme >= 14 && plan->driver == PLAN_SIM && !plan->faults)
+        choose_long_holds(plan);
+    else if (theme >= 14 && plan->driver == PLAN_REDIS && !plan->faults)
+        plan->no_end = (1u << plan->workers) - 1; /* who came later would clear the queues */
     state = before;
 }
 

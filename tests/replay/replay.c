@@ -178,7 +178,7 @@ int child_end(struct child *child, char **output)
 static void make(struct plan *plan, uint64_t seed)
 {
     plan_make(plan, wanted.driver, seed, wanted.schedule);
-    plan->no_end = wanted.no_end;
+    plan->no_end |= wanted.no_end;
     if (wanted.keep && !plan_keep(plan, wanted.keep)) {
         fprintf(stderr, "replay: --keep %s: not a list\n", wanted.keep);
         exit(64);

@@ -86,7 +86,7 @@ static void record_open_histories(void)
 
 /* A name may pass to each caller of a process that was killed, and stays with it for its ttl. The queue of the sim looks
  * at such a claim when the claim before would have expired. */
-static int64_t patience_ms(void)
+int64_t run_patience_ms(void)
 {
     const struct plan *plan = &run_world.plan;
     int64_t ms = 9000 + run_world.backend->patience_ms();
@@ -100,7 +100,7 @@ static int check(void)
 {
     static char words[3][32] = {"check", "", "fencing=1"};
     static char *arguments[FILES + 4] = {words[0], words[1], words[2]};
-    snprintf(words[1], sizeof words[1], "patience=%lld", (long long)patience_ms());
+    snprintf(words[1], sizeof words[1], "patience=%lld", (long long)run_patience_ms());
     int count = 3;
     DIR *folder = opendir(run_world.folder);
     for (const struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -200,6 +200,22 @@ static bool count_held(const mortise_info *info, void *held)
     return true;
 }
 
+/* What is counted as waiting for any name, "d" of callbacks.c too. */
+static int count_waiters(const struct opened *opened)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    mortise_error error;
+    int waiters = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mortise_info info = {.size = sizeof info};
+        if (mortise_inspect(opened->handle, names[i], &info, &error) != MORTISE_OK)
+            sched_fail("mortise_inspect: %s", error.message);
+        if (info.waiters > 0) /* -1: it is not known */
+            waiters += info.waiters;
+    }
+    return waiters;
+}
+
 /* If no process was killed and every close was clean, the backend has nothing of anybody. */
 static void check_backend(void)
 {
@@ -213,8 +229,9 @@ static void check_backend(void)
     int held = 0;
     if (mortise_list(opened->handle, NULL, count_held, &held, &error) != MORTISE_OK)
         sched_fail("mortise_list: %s", error.message);
+    int waiters = count_waiters(opened);
     client_close(opened);
-    run_world.backend->check_left(held);
+    run_world.backend->check_left(held, waiters);
 }
 
 static void process_killed(int process, int64_t at_ns)

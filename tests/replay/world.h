@@ -41,6 +41,7 @@ struct watched {
     bool released;        /* mortise_release() has returned, outside of callbacks */
     bool released_inside; /* a callback released it */
     bool lost;            /* LOST was reported, which is final */
+    bool keeps;           /* it is renewed, and there are no faults, or no more */
     int name;
 };
 
@@ -124,7 +125,9 @@ struct wish *wish_new(struct opened *opened, struct watched *watched, bool relea
 void wish_granted(mortise_status status, mortise_lease *lease, const mortise_error *error,
                   void *wish);
 /* For mortise_release_async(). */
-void told_released(mortise_status status, const mortise_error *error, void *opened);
+void told_released(mortise_status status, const mortise_error *error, void *watched);
+/* Fails the run if the lease was not kept and there is no cause: no fault, and nobody ends it. */
+void check_kept(const struct watched *watched, bool kept);
 
 /* ---- worker.c ---- */
 
@@ -156,6 +159,8 @@ void nemesis_calm(void);
 
 /* ---- run.c ---- */
 
+/* How long anybody may be without a name after the faults. */
+int64_t run_patience_ms(void);
 /* Returns path. */
 char *run_config_of(int process, char *path, size_t size);
 /* In a process of its own. Returns the exit code: 0: the promises held. */
