@@ -84,19 +84,21 @@ static void swept(struct request *request)
                    : mine->touched > 0 ? statement_send(request, TEXT_SWEEP_LOOK, &none)
                                        : false;
     if (!goes_on)
-        statement_free(request);
+        sweep_over(request);
 }
 
-void sweep(struct remote *remote)
+struct request *sweep(struct remote *remote)
 {
     static const struct handler handler = {
-        .answered = swept, .failed = statement_failed, .lost = statement_lost};
+        .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
     struct values values = {.count = 0};
     struct request *request = statement_new(remote, &handler);
     if (request == NULL)
-        return;
+        return NULL;
     value_number(&values, APART_US);
     request->alone = true; /* its rows are in no order with those of others */
-    if (!statement_send(request, TEXT_SWEEP_TURN, &values))
-        statement_free(request);
+    if (statement_send(request, TEXT_SWEEP_TURN, &values))
+        return request;
+    statement_free(request);
+    return NULL;
 }

@@ -130,7 +130,7 @@ void findings_add(const mortise_op *op, const char *const *settings, unsigned co
 
 bool ghost_look(struct request *request, const struct session *session);
 enum ghost_answer ghost_take(struct request *request, const struct session *session);
-void sweep(struct remote *remote);
+struct request *sweep(struct remote *remote);
 
 /* ---- group.c ----------------------------------------------------------------------------------- */
 

@@ -46,20 +46,21 @@ static void swept(struct request *request)
     driver->sweep_goes_on = PQntuples(pg_request(request)->result) > 0; /* there may be more */
     if (driver->sweep_goes_on)
         driver->remote.sweep_ns = 0;
-    statement_free(request);
+    sweep_over(request);
 }
 
-void sweep(struct remote *remote)
+struct request *sweep(struct remote *remote)
 {
     static const struct handler handler = {
-        .answered = swept, .failed = statement_failed, .lost = statement_lost};
+        .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
     struct driver *driver = (struct driver *)remote;
     int64_t apart_us = driver->sweep_goes_on ? 0 : APART_US;
     driver->sweep_goes_on = false;
     struct request *request = statement_new(remote, &handler);
     if (request == NULL)
-        return;
+        return NULL;
     args_int8(&pg_request(request)->args, apart_us);
     request->alone = true; /* its rows are in no order with those of others */
     statement_send(request, TEXT_SWEEP, LANE_LAZY);
+    return request;
 }

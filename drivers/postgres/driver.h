@@ -137,7 +137,7 @@ void fault_read(const PGresult *result, struct fault *fault);
 bool ghost_look(struct request *request, const struct session *session);
 enum ghost_answer ghost_take(struct request *request, const struct session *session);
 int64_t ghost_lingers_ns(const struct link *link, int64_t now_ns);
-void sweep(struct remote *remote);
+struct request *sweep(struct remote *remote);
 
 /* ---- group.c ----------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
-/* test_sql_remote.c - what drivers/lib/sql/remote does with a dialect that only notes what it is to connect to: which addresses
- * the two links of a client try. A test answers the look-ups of host names when it likes. */
+/* test_sql_remote.c - what drivers/lib/sql/remote does with a dialect that only notes what it is to do: which addresses the two
+ * links of a client try, and when rows that have been free for long are deleted. A test answers the look-ups of host names when
+ * it likes. */
 #include "remote/remote.h"
 
 #include "suite.h"
@@ -75,11 +76,26 @@ static const char *where(const struct link *link, char *text, size_t size)
     return text;
 }
 
+static int sweeps;
+static bool can_sweep;
+
+static const struct handler sweep_handler = {.failed = sweep_failed, .lost = sweep_lost};
+
+static struct request *sweep_noted(struct remote *sweeper)
+{
+    struct request *request = can_sweep ? statement_new(sweeper, &sweep_handler) : NULL;
+    sweeps++;
+    if (request != NULL)
+        statement_queue(request, LANE_LAZY);
+    return request;
+}
+
 static const struct remote_dialect dialect = {.name = "test",
                                               .connect = connect_noted,
                                               .close = close_nothing,
                                               .where = where,
-                                              .forget = forget};
+                                              .forget = forget,
+                                              .sweep = sweep_noted};
 static const struct sql_dialect statements = {.request_size = sizeof(struct request)};
 static const struct handler handler = {.lost = statement_lost};
 
@@ -94,6 +110,8 @@ static void begin(const char *hosts)
     CU_ASSERT_PTR_NOT_NULL_FATAL(remote);
     now_ns = 1000000 * NS_PER_MS;
     question_count = 0;
+    sweeps = 0;
+    can_sweep = true;
     memset(&main_link, 0, sizeof main_link);
     memset(&live_link, 0, sizeof live_link);
     remote->main = &main_link;
@@ -212,6 +230,156 @@ static void test_moved(void)
     remote_close(remote);
 }
 
+/* ---- sweeps -------------------------------------------------------------------------------------- */
+
+#define HOUR_NS (INT64_C(3600000) * NS_PER_MS)
+
+/* Its statement is answered. */
+static void sweep_end(void)
+{
+    CU_ASSERT_PTR_NOT_NULL_FATAL(remote->sweep);
+    queue_remove(remote->sweep);
+    sweep_over(remote->sweep);
+    CU_ASSERT_PTR_NULL(remote->sweep);
+}
+
+static void begin_sweep(void)
+{
+    begin("one");
+    main_link.state = LINK_READY;
+    now_ns += HOUR_NS;
+    sweep_turn(remote);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(remote->sweep);
+}
+
+static void end(void)
+{
+    main_link.state = LINK_DOWN;
+    remote_close(remote);
+}
+
+/* It needs a connection that is there, and is not begun while another one goes on. */
+static void test_one_sweep(void)
+{
+    begin("one");
+    now_ns += HOUR_NS;
+    sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 0);
+    main_link.state = LINK_READY;
+    can_sweep = false; /* no memory: not before the next hour */
+    for (int i = 0; i < 2; i++)
+        sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 1);
+    can_sweep = true;
+    for (int i = 0; i < 2; i++) {
+        now_ns += HOUR_NS;
+        sweep_turn(remote);
+    }
+    CU_ASSERT_EQUAL(sweeps, 2);
+    sweep_end();
+    sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 3);
+    end();
+}
+
+/* However it ends, the next one comes. */
+static void test_sweeps_that_end(void)
+{
+    static const struct fault fault = {.base.status = MORTISE_BACKEND};
+    begin_sweep();
+    for (int i = 1; i < 50; i++) {
+        struct request *request = remote->sweep;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(request);
+        queue_remove(request);
+        if (i % 3 == 0)
+            sweep_over(request);
+        else if (i % 3 == 1)
+            request->handler->failed(request, &fault);
+        else
+            request->handler->lost(request, true);
+        sweep_turn(remote);
+        CU_ASSERT_EQUAL(sweeps, i); /* not at once */
+        now_ns += HOUR_NS;
+        sweep_turn(remote);
+        CU_ASSERT_EQUAL(sweeps, i + 1);
+    }
+    end();
+}
+
+static bool goes_on_behind(const char *name)
+{
+    return sweep_next(remote, name, strlen(name));
+}
+
+/* It never goes back. */
+static void test_stretches(void)
+{
+    char longest[MORTISE_NAME_MAX + 1];
+    begin_sweep();
+    CU_ASSERT(goes_on_behind("b"));
+    CU_ASSERT(goes_on_behind("ba"));
+    CU_ASSERT(goes_on_behind("\xff"));
+    CU_ASSERT_FALSE(goes_on_behind("\xff"));
+    CU_ASSERT_FALSE(goes_on_behind("c"));
+    CU_ASSERT_FALSE(sweep_next(remote, NULL, 0));
+    memset(longest, 0xff, sizeof longest);
+    CU_ASSERT_FALSE(sweep_next(remote, longest, sizeof longest));
+    CU_ASSERT(sweep_next(remote, longest, MORTISE_NAME_MAX));
+    sweep_end();
+    now_ns += HOUR_NS;
+    sweep_turn(remote);
+    CU_ASSERT(goes_on_behind("a")); /* from the first name on */
+    end();
+}
+
+/* A close ends a sweep: at once if it pauses, otherwise with the answer to what is on its way. */
+static void test_sweep_and_close(void)
+{
+    begin_sweep();
+    remote->sweep->not_before_ns = now_ns + 10 * NS_PER_MS;
+    CU_ASSERT(sweep_goes_on(remote));
+    remote->locks.closing = true;
+    CU_ASSERT_FALSE(sweep_goes_on(remote));
+    CU_ASSERT_FALSE(goes_on_behind("b"));
+    sweep_turn(remote);
+    CU_ASSERT_PTR_NULL(remote->sweep);
+    CU_ASSERT(queue_is_empty(&main_link));
+    end();
+
+    begin_sweep();
+    struct request *request = remote->sweep;
+    queue_remove(request);
+    request->base.flying = true;
+    remote->locks.closing = remote->sweep_last = true;
+    sweep_turn(remote);
+    CU_ASSERT_PTR_EQUAL(remote->sweep, request);
+    CU_ASSERT_FALSE(sweep_goes_on(remote));
+    CU_ASSERT_EQUAL(sweeps, 1); /* not another one beside it */
+    sweep_over(request);
+    end();
+}
+
+/* One that begins with the close goes on. */
+static void test_last_sweep(void)
+{
+    begin("one");
+    main_link.state = LINK_READY;
+    remote->locks.closing = true;
+    sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 0);
+    remote->sweep_last = true;
+    sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 1);
+    CU_ASSERT(sweep_goes_on(remote));
+    CU_ASSERT(goes_on_behind("a"));
+    sweep_turn(remote);
+    CU_ASSERT_PTR_NOT_NULL(remote->sweep);
+    sweep_end();
+    sweep_turn(remote);
+    CU_ASSERT_EQUAL(sweeps, 1);
+    end();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -219,6 +387,11 @@ int main(void)
         {"the other link looks the hosts up", test_look_up_of_the_other},
         {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},
         {"a host has moved", test_moved},
+        {"one sweep at a time", test_one_sweep},
+        {"sweeps that end", test_sweeps_that_end},
+        {"stretches of a sweep", test_stretches},
+        {"a close ends a sweep", test_sweep_and_close},
+        {"a sweep that begins with the close", test_last_sweep},
         CU_TEST_INFO_NULL,
     };
     return suite_run("sql remote", tests);

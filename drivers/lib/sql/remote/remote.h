@@ -98,8 +98,9 @@ struct remote_dialect {
      * they are always known. */
     int64_t (*lingers_ns)(const struct link *link, int64_t now_ns);
 
-    /* Deletes rows that have been free for long, if the fleet has not done it lately. */
-    void (*sweep)(struct remote *remote);
+    /* Begins to delete rows that have been free for long, if the fleet has not done it lately; see sweep.c. One request does
+     * all of it. NULL: out of memory. */
+    struct request *(*sweep)(struct remote *remote);
 };
 
 /* Options that all of them have. */
@@ -139,7 +140,11 @@ struct remote {
     int64_t settled_ns; /* they write no more then. 0: there is none */
 
     int64_t sweep_ns;
-    bool sweep_last; /* when it closes */
+    bool sweep_last;                   /* when it closes */
+    struct request *sweep;             /* it is under way. NULL */
+    bool sweeps_last;                  /* …and has begun with the close */
+    char sweep_from[MORTISE_NAME_MAX]; /* what is swept next is behind that */
+    size_t sweep_from_len;
 
     uint32_t known[KNOWN_MAX]; /* by hash. 0 */
     struct locked locked[LOCKED_MAX];
@@ -208,8 +213,7 @@ void bind_record(const struct binder *binder, void *to, const struct request *re
 /* A request of the dialect's own; NULL: out of memory. */
 struct request *statement_new(struct remote *remote, const struct handler *handler);
 void statement_free(struct request *request);
-/* Slots of its handler, if the statement may fail. */
-void statement_failed(struct request *request, const struct fault *fault);
+/* A slot of its handler. */
 void statement_lost(struct request *request, bool sent);
 /* It goes to a queue of the connection that is for it, and from there with flight_go(). */
 void statement_queue(struct request *request, enum lane lane);
@@ -245,6 +249,15 @@ void known_note(const struct request *request, bool there);
 
 void sweep_begin(struct remote *remote);
 void sweep_turn(struct remote *remote);
+/* For the dialect, between its statements. False: the client closes, and does not wait for it. */
+bool sweep_goes_on(const struct remote *remote);
+/* The next stretch is behind that name. False: there is no more to do. */
+bool sweep_next(struct remote *remote, const char *name, size_t len);
+/* It is over; frees the request. */
+void sweep_over(struct request *request);
+/* Slots of its handler, if the statement may fail. */
+void sweep_failed(struct request *request, const struct fault *fault);
+void sweep_lost(struct request *request, bool sent);
 
 /* ---- fault.c ------------------------------------------------------------------------------------ */
 

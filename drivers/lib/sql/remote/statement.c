@@ -15,12 +15,6 @@ void statement_free(struct request *request)
     request_free(&request->base);
 }
 
-void statement_failed(struct request *request, const struct fault *fault)
-{
-    (void)fault;
-    statement_free(request);
-}
-
 void statement_lost(struct request *request, bool sent)
 {
     (void)sent;

@@ -1,7 +1,13 @@
-/* sweep.c - when rows that have been free for long are deleted. That is a scan of the table: one client does it for all, now
- * and then, with other work. It is no reason to wake anybody. One in so many clients also does it when it closes,
- * because they may all be short-lived. */
+/* sweep.c - when rows that have been free for long are deleted, and how far that got. One client does it for all, now and then,
+ * with other work: it is no reason to wake anybody. One in so many clients also does it when it closes, because they may all
+ * be short-lived.
+ *
+ * No index tells which rows are old, so it is a scan of the table. The dialect reads a stretch of names after the other, with a
+ * pause between them, and notes in the database behind which name the next one begins. So whoever shares the connection waits
+ * for one stretch, however large the table is, and what a client leaves when it ends is done by the next that sweeps. */
 #include "remote.h"
+
+#include <string.h>
 
 #define CHANCE 16 /* one in so many clients */
 #define EVERY_NS (INT64_C(3600000) * NS_PER_MS)
@@ -15,13 +21,69 @@ void sweep_begin(struct remote *remote)
     remote->sweep_last = byte % CHANCE == 0;
 }
 
+/* One that waits for its next statement. If that is on its way, its answer ends it. */
+static void end_pause(struct remote *remote)
+{
+    struct request *request = remote->sweep;
+    if (request == NULL || request->base.flying || sweep_goes_on(remote))
+        return;
+    queue_remove(request);
+    sweep_over(request);
+}
+
 void sweep_turn(struct remote *remote)
 {
     int64_t now = remote_now(remote);
     bool due = remote->locks.closing ? remote->sweep_last : now >= remote->sweep_ns;
-    if (!due || remote->main->state != LINK_READY)
+    end_pause(remote);
+    if (!due || remote->sweep != NULL || remote->main->state != LINK_READY)
         return;
     remote->sweep_ns = now + locks_jitter(&remote->locks, EVERY_NS);
     remote->sweep_last = false;
-    remote->dialect->sweep(remote);
+    remote->sweeps_last = remote->locks.closing;
+    remote->sweep_from_len = 0;
+    remote->sweep = remote->dialect->sweep(remote);
+}
+
+/* ---- a stretch after the other ------------------------------------------------------------------- */
+
+bool sweep_goes_on(const struct remote *remote)
+{
+    return !remote->locks.closing || remote->sweeps_last;
+}
+
+/* Otherwise it could go on forever, if somebody has given the column another order. */
+static bool is_behind(const struct remote *remote, const char *name, size_t len)
+{
+    size_t from_len = remote->sweep_from_len, common = len < from_len ? len : from_len;
+    int order = memcmp(name, remote->sweep_from, common);
+    return order != 0 ? order > 0 : len > from_len;
+}
+
+bool sweep_next(struct remote *remote, const char *name, size_t len)
+{
+    if (!sweep_goes_on(remote) || len == 0 || len > MORTISE_NAME_MAX ||
+        !is_behind(remote, name, len))
+        return false;
+    memcpy(remote->sweep_from, name, len);
+    remote->sweep_from_len = len;
+    return true;
+}
+
+void sweep_over(struct request *request)
+{
+    ((struct remote *)request->base.locks)->sweep = NULL;
+    statement_free(request);
+}
+
+void sweep_failed(struct request *request, const struct fault *fault)
+{
+    (void)fault;
+    sweep_over(request);
+}
+
+void sweep_lost(struct request *request, bool sent)
+{
+    (void)sent;
+    sweep_over(request);
 }
