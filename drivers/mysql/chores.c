@@ -14,15 +14,23 @@
  *
  * Rows that have been free for long (lib/sql/remote/sweep.c):
  *
- * | step | statement                               | then                                  |
- * |------|-----------------------------------------|---------------------------------------|
- * | TURN | is it long enough since anybody did it? | yes: LOOK; no: the end                |
- * | LOOK | which rows? It locks none               | some: DROP; none: the end             |
- * | DROP | deletes those, if they are still free   | there may be more: LOOK; else the end | */
+ * | step | statement                               | then                                                   |
+ * |------|-----------------------------------------|--------------------------------------------------------|
+ * | TURN | is it long enough since anybody did it? | yes: FROM; no: over                                    |
+ * | FROM | how far did the last sweep get?         | END                                                    |
+ * | END  | where does the stretch end?             | LOOK                                                   |
+ * | LOOK | which rows of it are old? Locks none    | some: DROP; none: *next*                               |
+ * | DROP | deletes those, if they are still free   | *next*                                                 |
+ * | NOTE | writes how far it got                   | END, after a pause; or over, if that is the first name |
+ *
+ * *Next* is END, after a pause, every fourth time NOTE. A client that closes notes each time: its time may be over soon. The
+ * last stretch is followed by NOTE, if there is a note to take back: the next sweep begins with the first name. */
 #include "driver.h"
 
 #include <string.h>
 
+#define STRETCH_PAUSE_NS (10 * NS_PER_MS)
+#define NOTE_EVERY 4                 /* stretches */
 #define APART_US INT64_C(1700000000) /* between the sweeps of the fleet; less than half an hour */
 
 /* ---- sessions ----------------------------------------------------------------------------------- */
@@ -52,7 +60,65 @@ enum ghost_answer ghost_take(struct request *request, const struct session *sess
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* The names that were found become the list of DROP. False: there are none. */
+static struct driver *sweeper(const struct request *request)
+{
+    return (struct driver *)request->base.locks;
+}
+
+static void end_at(struct driver *driver, const char *name, size_t len)
+{
+    driver->sweep_end_len = len < MORTISE_NAME_MAX ? len : MORTISE_NAME_MAX;
+    memcpy(driver->sweep_end, name, driver->sweep_end_len);
+    driver->sweep_ends = false;
+}
+
+static void end_behind_all(struct driver *driver)
+{
+    driver->sweep_end_len = MORTISE_NAME_MAX;
+    memset(driver->sweep_end, 0xff, MORTISE_NAME_MAX);
+    driver->sweep_ends = true;
+}
+
+/* The only column of the first row; its length. 0: there is none that makes sense. */
+static size_t take_name(const struct request *request, const char **name)
+{
+    MYSQL_RES *rows = my_request_const(request)->rows;
+    MYSQL_ROW row = rows != NULL ? mysql_fetch_row(rows) : NULL;
+    const unsigned long *lengths = row != NULL ? mysql_fetch_lengths(rows) : NULL;
+    if (lengths == NULL || row[0] == NULL || lengths[0] > MORTISE_NAME_MAX)
+        return 0;
+    *name = row[0];
+    return lengths[0];
+}
+
+static bool send_end(struct request *request)
+{
+    const struct remote *remote = &sweeper(request)->remote;
+    struct values values = {.count = 0};
+    value_bytes(&values, remote->sweep_from, remote->sweep_from_len);
+    request->tries = request->waits = 0;
+    request->locked_ns = 0;
+    return statement_send(request, TEXT_SWEEP_END, &values);
+}
+
+static bool send_end_later(struct request *request)
+{
+    bool sent = send_end(request);
+    request->not_before_ns = remote_now(&sweeper(request)->remote) + STRETCH_PAUSE_NS;
+    return sent;
+}
+
+static bool send_look(struct request *request)
+{
+    const struct driver *driver = sweeper(request);
+    struct values values = {.count = 0};
+    value_bytes(&values, driver->remote.sweep_from, driver->remote.sweep_from_len);
+    value_bytes(&values, driver->sweep_end, driver->sweep_end_len);
+    return statement_send(request, TEXT_SWEEP_LOOK, &values);
+}
+
+/* The names that were found become the list of DROP. As many as LOOK returns at most: there may be more, and the stretch ends
+ * with the last of these. False: there are none. */
 static bool send_drop(struct request *request)
 {
     struct my_request *mine = my_request(request);
@@ -66,6 +132,8 @@ static bool send_drop(struct request *request)
             continue;
         text_add(&mine->text, ",", count++ > 0);
         text_hex(&mine->text, row[0], lengths[0]);
+        if (count == SWEEP_MAX)
+            end_at(sweeper(request), row[0], lengths[0]);
     }
     text_string(&mine->text, sql_sweep_end);
     if (count == 0 || mine->text.failed)
@@ -75,22 +143,87 @@ static bool send_drop(struct request *request)
     return true;
 }
 
-static void swept(struct request *request)
+static bool send_note(struct request *request)
+{
+    struct driver *driver = sweeper(request);
+    struct values values = {.count = 0};
+    value_bytes(&values, driver->remote.sweep_from, driver->remote.sweep_from_len);
+    driver->sweep_noted = true;
+    return statement_send(request, TEXT_SWEEP_NOTE, &values);
+}
+
+static bool send_next_stretch(struct request *request)
+{
+    struct driver *driver = sweeper(request);
+    struct remote *remote = &driver->remote;
+    if (driver->sweep_ends) {
+        remote->sweep_from_len = 0;
+        return driver->sweep_noted && send_note(request);
+    }
+    if (!sweep_next(remote, driver->sweep_end, driver->sweep_end_len))
+        return false;
+    bool notes = remote->locks.closing || ++driver->sweep_count % NOTE_EVERY == 0;
+    return notes ? send_note(request) : send_end_later(request);
+}
+
+static bool send_first_end(struct request *request)
+{
+    struct driver *driver = sweeper(request);
+    const char *name = NULL;
+    size_t len = take_name(request, &name);
+    driver->sweep_noted = sweep_next(&driver->remote, name, len);
+    driver->sweep_count = 0;
+    return send_end(request);
+}
+
+/* False: it is over. */
+static bool send_next(struct request *request)
 {
     const struct my_request *mine = my_request(request);
+    struct driver *driver = sweeper(request);
     const struct values none = {.count = 0};
-    bool looked = mine->id == TEXT_SWEEP_LOOK;
-    bool goes_on = looked              ? send_drop(request)
-                   : mine->touched > 0 ? statement_send(request, TEXT_SWEEP_LOOK, &none)
-                                       : false;
-    if (!goes_on)
+    const char *name = NULL;
+    size_t len;
+    switch (mine->id) {
+    case TEXT_SWEEP_TURN:
+        return mine->touched > 0 && statement_send(request, TEXT_SWEEP_FROM, &none);
+    case TEXT_SWEEP_FROM:
+        return send_first_end(request);
+    case TEXT_SWEEP_END:
+        len = take_name(request, &name);
+        if (len > 0)
+            end_at(driver, name, len);
+        else
+            end_behind_all(driver);
+        return send_look(request);
+    case TEXT_SWEEP_LOOK:
+        return send_drop(request) || send_next_stretch(request);
+    case TEXT_SWEEP_NOTE:
+        return driver->remote.sweep_from_len > 0 && send_end_later(request);
+    default:
+        return send_next_stretch(request);
+    }
+}
+
+static void swept(struct request *request)
+{
+    if (!sweep_goes_on(&sweeper(request)->remote) || !send_next(request))
         sweep_over(request);
+}
+
+/* It goes on without a note, which needs a right that the user may lack. */
+static void failed(struct request *request, const struct fault *fault)
+{
+    bool lost = (fault->flags & FAULT_RESET) != 0;
+    if (my_request(request)->id == TEXT_SWEEP_NOTE && !lost)
+        swept(request);
+    else
+        sweep_failed(request, fault);
 }
 
 struct request *sweep(struct remote *remote)
 {
-    static const struct handler handler = {
-        .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
+    static const struct handler handler = {.answered = swept, .failed = failed, .lost = sweep_lost};
     struct values values = {.count = 0};
     struct request *request = statement_new(remote, &handler);
     if (request == NULL)

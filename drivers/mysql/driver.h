@@ -80,6 +80,12 @@ struct driver {
     const char *section; /* while it is opened */
     struct my_link main, live;
     char durable[96]; /* why the server may lose what it has committed; empty: it does not */
+    /* chores.c: where the stretch ends that is swept */
+    char sweep_end[MORTISE_NAME_MAX];
+    size_t sweep_end_len;
+    bool sweep_ends;      /* no stretch is behind it */
+    bool sweep_noted;     /* the database has a note of how far it got */
+    unsigned sweep_count; /* of stretches */
 };
 
 static inline struct driver *driver_of(const struct link *link)

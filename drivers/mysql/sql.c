@@ -44,7 +44,7 @@ const char sql_now_us[] = NOW_US;
     ") ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 #define MAKE_META                                                                                  \
     "CREATE TABLE IF NOT EXISTS mortise_meta(\n"                                                   \
-    "    name VARBINARY(64) NOT NULL PRIMARY KEY, -- layout; swept: when last\n"                   \
+    "    name VARBINARY(64) NOT NULL PRIMARY KEY, -- layout; swept: when last; sweep: how far\n"   \
     "    value VARBINARY(255) NOT NULL\n"                                                          \
     ") ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 #define MAKE_LAYOUT                                                                                \
@@ -167,7 +167,17 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_SWEEP_TURN] = {"UPDATE mortise_meta SET value=" NOW_US " WHERE name='swept' "
                          "AND ABS(CAST(value AS SIGNED)-" NOW_US ")>=$a AND " WRITABLE,
                          1, true},
-    [TEXT_SWEEP_LOOK] = {"SELECT name FROM mortise_lock WHERE " IS_OLD " LIMIT 256", 1, false},
+    /* How far the last sweep got is in a row of its own; of a longer name, the beginning. */
+    [TEXT_SWEEP_FROM] = {"SELECT value FROM mortise_meta WHERE name='sweep'", 1, false},
+    [TEXT_SWEEP_NOTE] =
+        {"INSERT INTO mortise_meta(name,value) SELECT 'sweep',LEFT($a,255) FROM DUAL "
+         "WHERE " WRITABLE " ON DUPLICATE KEY UPDATE value=LEFT($a,255)",
+         1, true},
+    [TEXT_SWEEP_END] = {"SELECT name FROM mortise_lock WHERE name>$a ORDER BY name LIMIT 1999,1", 1,
+                        false},
+    [TEXT_SWEEP_LOOK] = {"SELECT name FROM mortise_lock WHERE name>$a AND name<=$b AND " IS_OLD
+                         " ORDER BY name LIMIT 256",
+                         1, false},
     [TEXT_SWEEP_DROP] = {"DELETE FROM mortise_lock WHERE name IN (", 1, true},
 };
 const char sql_sweep_end[] = ") AND " IS_OLD " AND " WRITABLE;

@@ -22,12 +22,16 @@ enum text_id {
     TEXT_GHOST_LOOK,  /* connection id, client's address -> a row: it is there */
     TEXT_GHOST_END,   /* connection id */
     TEXT_SWEEP_TURN,  /* if the last is so many µs ago -> touched: it is this client's turn */
-    TEXT_SWEEP_LOOK,  /* -> names of rows that have been free for long */
-    TEXT_SWEEP_DROP,  /* to be followed by the names and sql_sweep_end */
+    TEXT_SWEEP_FROM,  /* -> the name behind which to go on; no row: the first one */
+    TEXT_SWEEP_NOTE,  /* that name; empty: the first one */
+    TEXT_SWEEP_END, /* from -> the last name of the stretch behind that; no row: it goes to the last row */
+    TEXT_SWEEP_LOOK, /* from, last name -> the first SWEEP_MAX of rows in between that have been free for long */
+    TEXT_SWEEP_DROP, /* to be followed by the names and sql_sweep_end */
     TEXT_COUNT
 };
 
 #define LAYOUT_VERSION "1"
+#define SWEEP_MAX 256 /* as in TEXT_SWEEP_LOOK */
 
 struct sql_text {
     const char *text;

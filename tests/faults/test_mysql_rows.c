@@ -107,30 +107,6 @@ static void test_expired_there(void)
     is_expired_by("UPDATE mortise_lock SET expires_at = 1 WHERE name = 'expired'");
 }
 
-/* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
-static void test_swept(void)
-{
-    static const char unswept[] = "SELECT count(*) > 1 FROM mortise_lock WHERE version = 1";
-    mortise_client *client = open_client("", "");
-    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK); /* the tables are there */
-    mortise_close(client, NULL);
-    ask("INSERT INTO mortise_lock(name, version, acquired_at, expires_at, revision) VALUES "
-        "('old1', 1, 0, 0, 0), ('old2', 1, 0, 0, 0), ('old''3', 1, 0, 0, 0), (0xff00, 1, 0, 0, 0)");
-    ask("INSERT INTO mortise_lock(name, version, grants, acquired_at, expires_at, revision) "
-        "VALUES ('kept', 1, '0123456789abcdef', 1, 9000000000000000, 1)");
-    for (int i = 0; i < 1000 && strcmp(ask(unswept), "1") == 0; i++) {
-        ask("UPDATE mortise_meta SET value = '0' WHERE name = 'swept'"); /* long ago */
-        for (int k = 0; k < 8; k++) {
-            client = open_client("", "");
-            CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
-            CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
-        }
-    }
-    CU_ASSERT_STRING_EQUAL(ask("SELECT name FROM mortise_lock WHERE version = 1"), "kept");
-    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name = 'sweeper'"), "1");
-    ask("DELETE FROM mortise_lock WHERE name = 'kept'");
-}
-
 /* Another client makes the tables just now, or was stopped while it did. */
 static void test_half_made(void)
 {
@@ -161,7 +137,6 @@ int main(int argc, char **argv)
         {"one of a group fails", test_group},
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},
-        {"rows that are free for long", test_swept},
         {"tables that are half made", test_half_made},
         CU_TEST_INFO_NULL,
     };
