@@ -2,7 +2,8 @@
  * rows that have been free for long. */
 #include "driver.h"
 
-#define DRIFT_SHARE 1000             /* a clock that is slower by more is broken */
+#define DRIFT_SHARE 1000 /* a clock that is slower by more is broken */
+#define STRETCH_PAUSE_NS (10 * NS_PER_MS)
 #define APART_US INT64_C(1700000000) /* between the sweeps of the fleet; less than half an hour */
 
 /* ---- backends ----------------------------------------------------------------------------------- */
@@ -40,27 +41,49 @@ int64_t ghost_lingers_ns(const struct link *link, int64_t now_ns)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
+static struct remote *sweeper(const struct request *request)
+{
+    return (struct remote *)request->base.locks;
+}
+
+static void send_stretch(struct request *request, int64_t pause_ns)
+{
+    struct remote *remote = sweeper(request);
+    struct args *args = &pg_request(request)->args;
+    args_begin(args);
+    args_bytes(args, remote->sweep_from, remote->sweep_from_len);
+    request->tries = request->waits = 0;
+    request->locked_ns = 0;
+    statement_send(request, TEXT_SWEEP, LANE_LAZY);
+    request->not_before_ns = remote_now(remote) + pause_ns;
+}
+
+/* TURN tells where the last sweep was given up, or nothing. */
 static void swept(struct request *request)
 {
-    struct driver *driver = (struct driver *)request->base.locks;
-    driver->sweep_goes_on = PQntuples(pg_request(request)->result) > 0; /* there may be more */
-    if (driver->sweep_goes_on)
-        driver->remote.sweep_ns = 0;
-    sweep_over(request);
+    const PGresult *result = pg_request(request)->result;
+    bool turn = pg_request(request)->text == TEXT_SWEEP_TURN;
+    if (PQntuples(result) != 1 || PQnfields(result) != 2 || !sweep_goes_on(sweeper(request))) {
+        sweep_over(request);
+        return;
+    }
+    bool more = sweep_next(sweeper(request), PQgetvalue(result, 0, 0),
+                           (size_t)PQgetlength(result, 0, 0)); /* null: 0 */
+    if (turn || more)
+        send_stretch(request, turn ? 0 : STRETCH_PAUSE_NS);
+    else
+        sweep_over(request);
 }
 
 struct request *sweep(struct remote *remote)
 {
     static const struct handler handler = {
         .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
-    struct driver *driver = (struct driver *)remote;
-    int64_t apart_us = driver->sweep_goes_on ? 0 : APART_US;
-    driver->sweep_goes_on = false;
     struct request *request = statement_new(remote, &handler);
     if (request == NULL)
         return NULL;
-    args_int8(&pg_request(request)->args, apart_us);
+    args_int8(&pg_request(request)->args, APART_US);
     request->alone = true; /* its rows are in no order with those of others */
-    statement_send(request, TEXT_SWEEP, LANE_LAZY);
+    statement_send(request, TEXT_SWEEP_TURN, LANE_LAZY);
     return request;
 }

@@ -83,7 +83,6 @@ struct driver {
     bool pooler_seen;         /* a connection was through one */
     char channel[CHANNEL_SIZE];
     bool listen_wanted; /* a caller waits */
-    bool sweep_goes_on;
 };
 
 static inline struct driver *driver_of(const struct link *link)

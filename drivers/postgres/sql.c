@@ -29,7 +29,7 @@
     ")"
 #define MAKE_META                                                                                  \
     "CREATE TABLE IF NOT EXISTS mortise_meta(\n"                                                   \
-    "    key text NOT NULL PRIMARY KEY,     -- layout; swept: when last\n"                         \
+    "    key text NOT NULL PRIMARY KEY,     -- layout; swept: when last; sweep: how far\n"         \
     "    value text NOT NULL\n"                                                                    \
     ")"
 #define MAKE_LAYOUT                                                                                \
@@ -137,6 +137,7 @@ const char sql_in_time[] =
 
 #define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000::float)::bigint"
 #define LAZY "pg_catalog.set_config('synchronous_commit', 'off', true)"
+#define BEHIND_ALL "pg_catalog.decode(pg_catalog.repeat('ff', 512), 'hex')" /* no name is */
 #define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
 /* One byte more than there may be: a longer value is refused without being fetched as a whole. */
 #define SHORT_WAITERS "substr(waiters, 1, 3073)"
@@ -308,16 +309,31 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                     "mortise_ghost", "4t"},
     /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
      * without it, unless the clock is set back by more than a day. */
-    [TEXT_SWEEP] = {"WITH turn AS (INSERT INTO mortise_meta AS meta(key, value) "
-                    "VALUES ('swept', " CLOCK_US "::text) "
-                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
-                    "WHERE abs(excluded.value::bigint - meta.value::bigint) >= $1 "
-                    "RETURNING true) "
-                    "DELETE FROM mortise_lock WHERE name IN (SELECT name FROM mortise_lock "
-                    "WHERE EXISTS (SELECT FROM turn) "
+    [TEXT_SWEEP_TURN] = {"INSERT INTO mortise_meta AS meta(key, value) "
+                         "VALUES ('swept', " CLOCK_US "::text) "
+                         "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
+                         "WHERE abs(excluded.value::bigint - meta.value::bigint) >= $1 "
+                         "RETURNING (SELECT pg_catalog.decode(value, 'hex') FROM mortise_meta "
+                         "WHERE key = 'sweep' AND length(value) <= 1024 "
+                         "AND value ~ '^([0-9a-f][0-9a-f])*$'), " LAZY,
+                         "mortise_sweep_turn", "n"},
+    /* A stretch goes to the last of 2,000 names, or of 512 old ones. A table that is one stretch has no note. */
+    [TEXT_SWEEP] = {"WITH last AS (SELECT name FROM mortise_lock WHERE name > $1 "
+                    "ORDER BY name OFFSET 1999 LIMIT 1), "
+                    "found AS (SELECT name FROM mortise_lock WHERE name > $1 "
+                    "AND name <= coalesce((SELECT name FROM last), " BEHIND_ALL ") "
                     "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
-                    "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED) RETURNING true, " LAZY,
-                    "mortise_sweep", "n"},
+                    "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED), "
+                    "stretch AS (SELECT coalesce("
+                    "(SELECT name FROM found ORDER BY name OFFSET 511 LIMIT 1), "
+                    "(SELECT name FROM last)) AS upto), "
+                    "noted AS (INSERT INTO mortise_meta(key, value) "
+                    "SELECT 'sweep', coalesce(pg_catalog.encode(upto, 'hex'), '') FROM stretch "
+                    "WHERE $1 <> '' OR upto IS NOT NULL "
+                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value), "
+                    "gone AS (DELETE FROM mortise_lock WHERE name IN (SELECT name FROM found)) "
+                    "SELECT upto, " LAZY " FROM stretch",
+                    "mortise_sweep", "b"},
 };
 
 unsigned sql_oid(char letter)

@@ -30,7 +30,9 @@ enum text {
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */
     TEXT_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */
-    TEXT_SWEEP, /* if the last is so many µs ago -> true for each row that was swept */
+    TEXT_SWEEP_TURN, /* if the last is so many µs ago -> where that one was given up (or null); no row: it is not this
+                      * client's turn */
+    TEXT_SWEEP, /* from -> the name behind which to go on; null: that was the last stretch */
     TEXT_COUNT
 };
 

@@ -247,7 +247,7 @@ static inline mortise_status try_for(mortise_client *client, const char *name, i
     return status;
 }
 
-static void give(mortise_lease *lease)
+static inline void give(mortise_lease *lease)
 {
     CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_OK);
 }

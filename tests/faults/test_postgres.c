@@ -328,31 +328,6 @@ static void test_expired_there(void)
     is_expired_by("UPDATE mortise_lock SET expires_at = clock_timestamp() WHERE name = 'expired'");
 }
 
-/* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
-static void test_swept(void)
-{
-    static const char unswept[] = "SELECT count(*) > 1 FROM mortise_lock WHERE version = 1";
-    mortise_client *client = open_client("", "");
-    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK); /* the tables are there */
-    mortise_close(client, NULL);
-    ask("INSERT INTO mortise_lock(name, version, acquired_at, expires_at) "
-        "SELECT decode(to_hex(i), 'hex'), 1, '-infinity', '-infinity' "
-        "FROM generate_series(4096, 4196, 16) AS i");
-    ask("INSERT INTO mortise_lock(name, version, grants, acquired_at, expires_at) "
-        "VALUES ('kept', 1, '0123456789abcdef', now(), now() + interval '1 h')");
-    for (int i = 0; i < 1000 && strcmp(ask(unswept), "t") == 0; i++) {
-        ask("INSERT INTO mortise_meta VALUES ('swept', '0') "
-            "ON CONFLICT (key) DO UPDATE SET value = '0'"); /* long ago */
-        client = open_client("", "");
-        CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
-        CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
-    }
-    CU_ASSERT_STRING_EQUAL(ask("SELECT name FROM mortise_lock WHERE version = 1"), "\\x6b657074");
-    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name = 'sweeper'"), "1");
-    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_meta WHERE key = 'swept'"), "1");
-    ask("DELETE FROM mortise_lock WHERE name = 'kept'");
-}
-
 /* ---- what others do to the rows ------------------------------------------------------------------------ */
 
 /* The most that this process ever had in memory, in KiB. */
@@ -448,7 +423,6 @@ int main(int argc, char **argv)
         {"a read-only standby", test_standby},
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},
-        {"rows that are free for long", test_swept},
         {"huge fields", test_huge_fields},
         {"looks of a waiter behind a pooler", test_looks},
         CU_TEST_INFO_NULL,
