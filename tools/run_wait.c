@@ -137,81 +137,109 @@ static bool says_it_would_wait_for_itself(struct run *run)
 
 /* ---- Failures -------------------------------------------------------------------------------- */
 
+static int64_t waited_ms(const struct run *run)
+{
+    return (boottime_ns() - run->begin_ns) / 1000000;
+}
+
 static void how_it_ended(const struct run *run, char *text, size_t size)
 {
     char waited[DURATION_SIZE];
-    int64_t waited_ms = (boottime_ns() - run->begin_ns) / 1000000;
 
     if (run->wait_ms == 0)
         snprintf(text, size, "not waited for");
     else if (run->wait_ms > 0)
         snprintf(text, size, "gave up after %s", format_duration(run->wait_ms, waited));
     else
-        snprintf(text, size, "gave up after %s", format_duration(waited_ms / 1000 * 1000, waited));
+        snprintf(text, size, "gave up after %s",
+                 format_duration(waited_ms(run) / 1000 * 1000, waited));
 }
 
-/* Returns OK if the backend answers who holds the lock, NOTSUP if it cannot say that. Otherwise it does not answer; that takes up
- * to `unreachable_timeout`. */
-static mortise_status say_not_had(struct run *run)
+/* What the backend says of the lock that was asked for. OK, or NOTSUP (it cannot say who holds a lock), is an answer. */
+struct look {
+    mortise_status status;
+    mortise_info info;
+    mortise_error error;
+};
+
+/* Takes up to `unreachable_timeout`. A signal may end the process meanwhile: the request needs no clean-up, and what is held of
+ * several names is released by the keeper. */
+static void look_at_lock(struct run *run, struct look *look)
+{
+    look->info = (mortise_info){.size = sizeof look->info};
+    signals_end_at_once(run);
+    look->status =
+        mortise_inspect(run->client, run->names[run->asked_for], &look->info, &look->error);
+    signals_held_back(run);
+}
+
+static bool is_answer(const struct look *look)
+{
+    return look->status == MORTISE_OK || look->status == MORTISE_NOTSUP;
+}
+
+/* A request of this wait may have been granted without an answer, and is not undone yet. (Another container may have the same host
+ * name and process id; what is held for longer than this wait is not of this wait.) */
+static bool is_left_behind(const struct run *run, const struct look *look)
+{
+    const mortise_info *info = &look->info;
+    char host[sizeof info->host] = "";
+
+    gethostname(host, sizeof host - 1);
+    return look->status == MORTISE_OK && info->pid == getpid() && strcmp(info->host, host) == 0 &&
+           info->held_ms >= 0 && info->held_ms <= waited_ms(run);
+}
+
+/* Not what this run may share: whether a permit is left, or a writer waits, only an acquire tells. */
+static bool is_held_by_another(const struct run *run, const struct look *look)
+{
+    const mortise_info *info = &look->info;
+
+    return look->status == MORTISE_OK && info->held &&
+           (run->mode == MORTISE_EXCLUSIVE || info->mode == MORTISE_EXCLUSIVE);
+}
+
+static void say_not_had(const struct run *run, const struct look *look)
 {
     char host[4 * sizeof((mortise_info *)0)->host], held[DURATION_SIZE];
     char after[64], since[48] = "", others[48], permits[48] = "", shown[QUOTED_SIZE];
-    const char *name = run->names[run->asked_for];
-    mortise_info info = {.size = sizeof info};
-    mortise_error error;
+    const mortise_info *info = &look->info;
 
     how_it_ended(run, after, sizeof after);
-    quoted(name, shown, sizeof shown);
-    mortise_status status = mortise_inspect(run->client, name, &info, &error);
-    if (status != MORTISE_OK && status != MORTISE_NOTSUP) {
-        run_say("%s was not acquired; %s: %s", shown, after, error.message);
-        return status;
+    quoted(run->names[run->asked_for], shown, sizeof shown);
+    if (!is_answer(look)) {
+        run_say("%s was not acquired; %s: %s", shown, after, look->error.message);
+        return;
     }
-    /* The holder may have released it since; or the answer to the acquire would have come after the wait. */
-    if (status != MORTISE_OK || !info.held) {
-        if (run->status == MORTISE_BUSY)
-            run_say("%s was held by another; %s", shown, after);
-        else if (status == MORTISE_OK)
-            run_say("%s was not acquired, and is free now; %s", shown, after);
-        else
-            run_say("%s was not acquired; %s", shown, after);
-        return status;
+    if (look->status != MORTISE_OK || !info->held) { /* the holder may have released it since */
+        run_say("%s was held by another; %s", shown, after);
+        return;
     }
-    if (info.held_ms >= 0)
-        snprintf(since, sizeof since, " for %s", format_duration(info.held_ms, held));
-    if (info.permits > 0)
+    if (info->held_ms >= 0)
+        snprintf(since, sizeof since, " for %s", format_duration(info->held_ms, held));
+    if (info->permits > 0)
         snprintf(permits, sizeof permits, ", %" PRIu32 " of %" PRIu32 " permits",
-                 holders_count(&info), info.permits);
-    if (info.host[0] != '\0' && info.pid > 0)
+                 holders_count(info), info->permits);
+    if (info->host[0] != '\0' && info->pid > 0)
         run_say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", shown,
-                printable(info.host, host, sizeof host), info.pid,
-                holders_others(&info, others, sizeof others), since, permits, after);
+                printable(info->host, host, sizeof host), info->pid,
+                holders_others(info, others, sizeof others), since, permits, after);
     else
         run_say("%s is held by another%s%s; %s", shown, since, permits, after);
-    return MORTISE_OK;
-}
-
-/* BUSY is an answer of the backend. TIMEDOUT need not be: a short wait ends before a driver gives up a request. If the backend
- * does not answer now either, nobody can say that another runs the command, and -E must not report a success then. */
-static int code_of_not_had(const struct run *run, mortise_status answer)
-{
-    if (run->status == MORTISE_BUSY || answer == MORTISE_OK || answer == MORTISE_NOTSUP)
-        return run->not_had_code;
-    int code = exit_code_of(answer);
-    return code == EXIT_NOT_HAD ? EXIT_BACKEND_AWAY : code;
 }
 
 static int failed_to_acquire(struct run *run)
 {
+    struct look look;
+
     run_release(run, false, NULL); /* of several names all or none */
-    if (run->status == MORTISE_BUSY || run->status == MORTISE_TIMEDOUT) {
-        signals_end_at_once(run); /* the request for the holder needs no clean-up */
-        mortise_status answer = say_not_had(run);
-        signals_held_back(run);
-        return code_of_not_had(run, answer);
+    if (run->status != MORTISE_BUSY) {
+        run_say("%s", error_text(&run->error));
+        return exit_code_of(run->status);
     }
-    run_say("%s", error_text(&run->error));
-    return exit_code_of(run->status);
+    look_at_lock(run, &look);
+    say_not_had(run, &look);
+    return run->not_had_code;
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
@@ -271,7 +299,8 @@ static int next_ending_signal(struct run *run)
 enum { HELD = -1 }; /* no exit code: -E may ask for any */
 enum { NOTICE_AFTER_MS = 1000 };
 
-static int wait_once(struct run *run, int64_t wait_ms)
+/* True: run->status is the answer. False: the process must end with *code. */
+static bool ask_once(struct run *run, int64_t wait_ms, int *code)
 {
     const mortise_options *options =
         MORTISE_OPTIONS(.wait_ms = wait_ms, .ttl_ms = run->ttl_ms, .mode = run->mode,
@@ -282,7 +311,7 @@ static int wait_once(struct run *run, int64_t wait_ms)
     run->status = mortise_acquire_async(run->client, run->names[run->asked_for], options,
                                         on_acquired, run, &request, &run->error);
     if (run->status != MORTISE_OK)
-        return failed_to_acquire(run);
+        return true;
     mortise_dispatch(run->client);
     while (!run->answered) {
         struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
@@ -297,21 +326,88 @@ static int wait_once(struct run *run, int64_t wait_ms)
             run->notice_fd = notice_ask(run);
         }
         int number = fds[0].revents != 0 ? next_ending_signal(run) : 0;
-        if (number != 0)
-            return leave_by_signal(run, request, number);
-        if (fds[3].revents != 0) /* it has nothing to say yet: this is its end */
-            return leave_without_keeper(run, request);
+        if (number != 0) {
+            *code = leave_by_signal(run, request, number);
+            return false;
+        }
+        if (fds[3].revents != 0) { /* it has nothing to say yet: this is its end */
+            *code = leave_without_keeper(run, request);
+            return false;
+        }
         mortise_dispatch(run->client);
         if (fds[2].revents != 0 && !run->answered)
             notice_say(run);
     }
+    return true;
+}
+
+/* At the end of the wait nobody was seen to hold the lock, although somebody may have held it before: -E, which may ask for a
+ * success, is not for that. */
+static int code_without_holder(mortise_status status)
+{
+    int code = exit_code_of(status);
+
+    return code == EXIT_NOT_HAD ? EXIT_BACKEND_AWAY : code;
+}
+
+static int failed_at_end(struct run *run, const struct look *look, int code)
+{
+    run_release(run, false, NULL);
+    say_not_had(run, look);
+    return code;
+}
+
+/* left_behind: the backend has named this process as the holder. */
+static int failed_last_try(struct run *run, bool left_behind)
+{
+    char after[64], shown[QUOTED_SIZE];
+
+    run_release(run, false, NULL);
+    how_it_ended(run, after, sizeof after);
+    if (run->status == MORTISE_BUSY && !left_behind) {
+        run_say("%s; %s", error_text(&run->error), after);
+        return run->not_had_code;
+    }
+    run_say("%s was not acquired; %s: %s", quoted(run->names[run->asked_for], shown, sizeof shown),
+            after, error_text(&run->error));
+    return code_without_holder(run->status);
+}
+
+/* TIMEDOUT is no answer of the backend: a short wait ends before a driver gives up a request. So asks who holds the lock. An answer
+ * to that does not mean that the backend can grant: it may answer readers only, as a database that another program writes, or
+ * whose standby is away. If nobody is seen to hold the lock, a try tells what a wait does not: it ends with BUSY only if another
+ * has the lock. Each of the two takes up to `unreachable_timeout`. Of several names, those that are held stay held meanwhile. */
+static int end_of_wait(struct run *run)
+{
+    struct look look;
+    int code;
+
+    look_at_lock(run, &look);
+    if (!is_answer(&look))
+        return failed_at_end(run, &look, code_without_holder(look.status));
+    const bool left_behind = is_left_behind(run, &look);
+    if (!left_behind && is_held_by_another(run, &look))
+        return failed_at_end(run, &look, run->not_had_code);
+    if (!ask_once(run, 0, &code))
+        return code;
+    return run->status == MORTISE_OK ? HELD : failed_last_try(run, left_behind);
+}
+
+static int wait_once(struct run *run, int64_t wait_ms)
+{
+    int code;
+
+    if (!ask_once(run, wait_ms, &code))
+        return code;
+    if (run->status == MORTISE_TIMEDOUT)
+        return end_of_wait(run);
     return run->status == MORTISE_OK ? HELD : failed_to_acquire(run);
 }
 
 /* What is left of -w. Without -w, the config's wait is the limit for each name. */
 static int64_t rest_of_wait(const struct run *run)
 {
-    int64_t rest_ms = run->wait_ms - (boottime_ns() - run->begin_ns) / 1000000;
+    int64_t rest_ms = run->wait_ms - waited_ms(run);
 
     if (run->wait_ms <= 0)
         return run->wait_ms;

@@ -63,14 +63,33 @@ no "the command never ran" [ -e "$DIR/ran" ]
 let_go "$HOLDER"
 yes "the lock is free once its holder ended" until_true is_free "${N}held"
 
-what "a wait that is too short, although the backend answers"
+what "a backend that answers readers only: nobody holds the lock, and it cannot be acquired"
 if [ "${MORTISE_CONFIG#sqlite:}" != "$MORTISE_CONFIG" ] && can_freeze; then
-    freeze # another program writes: whoever only reads is answered
-    code run -w 100ms -E 3 "${N}free" -- touch "$DIR/ran"
-    thaw
-    same "the code of -E" 3 $GOT
-    has_line "said" "$DIR/err" "^mortise: \"${N}free\" was not acquired, and is free now; gave up after 100 ms\$"
+    config=$MORTISE_CONFIG separator='?'
+    [ "${config#*\?}" = "$config" ] || separator='&'
+    hold "${N}other"
+    freeze # another program writes
+    export MORTISE_CONFIG="$config${separator}unreachable_timeout=500ms&close_timeout=500ms"
+    code run -w 100ms -E 0 "${N}free" -- touch "$DIR/ran"
+    same "no success" 69 $GOT
+    has_line "said" "$DIR/err" "^mortise: \"${N}free\" was not acquired; gave up after 100 ms: ."
+    code run -w 100ms -E 3 "${N}other" -- touch "$DIR/ran"
+    same "but the code of -E if it says who holds the lock" 3 $GOT
+    has_line "said" "$DIR/err" "^mortise: \"${N}other\" is held by .* \(pid $HOLDER\) for .*; gave up after 100 ms\$"
     no "the command did not run" [ -e "$DIR/ran" ]
+    export MORTISE_CONFIG="$config"
+
+    "$BIN" run -w 100ms -E 3 "${N}free" "${N}freed" -- touch "$DIR/ran" 2>"$DIR/err" &
+    runner=$!
+    begin=$(ms)
+    over() { [ "$(ms)" -gt $((begin + 600)) ] || gone $runner; }
+    until_true over # it tries once more by now; if it does not yet, it acquires the lock all the same
+    thaw
+    same_code "a last try that is answered: the code of the command" 0 $runner
+    yes "which ran" [ -e "$DIR/ran" ]
+    same "nothing was said" "" "$(cat "$DIR/err")"
+    rm -f "$DIR/ran"
+    let_go "$HOLDER"
 else
     printf 'not checked here: a backend that answers readers only\n'
 fi
