@@ -245,8 +245,9 @@ typedef struct mortise_options {
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
  * BUSY: held by another (only if the call tries once).
- * TIMEDOUT: the wait ended. Another holder has the lock ("is held by"), or the backend had not answered yet ("timed out"): a
- *    short wait may end before a driver gives up a request.
+ * TIMEDOUT: the wait ended. Another holder has the lock ("is held by"), or nobody has said so ("timed out"): the backend had
+ *    not answered yet (a short wait may end before a driver gives up a request), or not since the caller's turn in this process
+ *    came: other callers came first, or it had just joined their queue.
  * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or a request had failed, and no answer had come since, when
  *    the wait ended. No request was sent, or none had a lasting effect, and none is under way.
  * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived

@@ -33,7 +33,8 @@ class Busy(NotAcquired):
 
 
 class TimedOut(NotAcquired, TimeoutError):
-    """The timeout ended. Another holder has the lock, or the backend had not answered yet; the message says which."""
+    """The timeout ended. Another holder has the lock, or the backend had not answered yet, or not since callers of the same
+    process had come first; the message says which."""
 
     status = "TIMEDOUT"
 
