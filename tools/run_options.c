@@ -32,7 +32,7 @@ static const char help[] =
     "      --hide-config         hide MORTISE_CONFIG from COMMAND; it may hold a password\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
-    "Environment of COMMAND: MORTISE_NAME, MORTISE_TOKEN (a number that grows with every holder),\n"
+    "Environment of COMMAND: MORTISE_NAME, MORTISE_TOKEN (it grows with each exclusive holder),\n"
     "MORTISE_OWNER, MORTISE_DRIVER, and MORTISE_LEASE_FD, a descriptor that reads end of file\n"
     "after the lock is lost. MORTISE_TOKENS has the tokens of all names, in their order.\n"
     "\n"

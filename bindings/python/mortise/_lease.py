@@ -66,7 +66,8 @@ class BaseLease:
 
     @property
     def token(self) -> int:
-        """The fencing token: larger for every later grant of the name; pass it along with each write.
+        """The fencing token: each exclusive grant has a larger one than all grants of the name before it. Pass it along with
+        each write.
 
         0 if the driver has no tokens, or after the release.
         """
