@@ -84,11 +84,19 @@ for unit in nightly.service nightly.timer worker.service mortise-witness@.servic
     sed "s|/usr/bin/mortise|$BIN|" "$DIR/printed" >"$DIR/units/$unit"
 done
 if command -v systemd-analyze >/dev/null; then
+    complaints() { # FOLDER UNIT: those about this one; of a template they name the file, or an instance
+        systemd-analyze verify --man=no "$DIR/$1/$2" >"$DIR/out" 2>&1
+        CODE=$?
+        grep -F "${2/%@.service/@}" "$DIR/out"
+    }
     for unit in nightly.service nightly.timer worker.service mortise-witness@.service; do
-        systemd-analyze verify --man=no "$DIR/units/$unit" >"$DIR/out" 2>&1
-        same "systemd-analyze verify $unit" 0 $?
-        same "nothing to complain about" "" "$(grep -F "$unit" "$DIR/out")"
+        complaints units "$unit" >"$DIR/complaints"
+        same "systemd-analyze verify $unit" 0 $CODE
+        same "nothing to complain about" "" "$(cat "$DIR/complaints")"
     done
+    mkdir "$DIR/planted"
+    sed 's|^ExecStart=.*|&\nExecStartPre=/no/such/program|' "$DIR/units/$unit" >"$DIR/planted/$unit"
+    yes "a complaint about an instance of the template is seen" [ -n "$(complaints planted "$unit")" ]
 else
     printf 'not checked here: systemd-analyze verify (no systemd)\n'
 fi
