@@ -126,7 +126,9 @@ same_code "stopped as well" 143 $standby
 has_line "which is a success for the unit" "$DIR/units/worker.service" '^SuccessExitStatus=143$'
 sh -c "MORTISE_CONFIG=$DIR/none/mortise.conf exec $(exec_start worker.service)" >/dev/null 2>&1
 same "a worker without its config file" 78 $?
-has_line "which is not started again" "$DIR/units/worker.service" '^RestartPreventExitStatus=64 78$'
+sh -c "exec $(exec_start worker.service | sed 's|-- .*|-- mortise-no-such-program|')" >/dev/null 2>&1
+same "a worker that is not there" 127 $?
+has_line "neither is started again" "$DIR/units/worker.service" '^RestartPreventExitStatus=64 78 126 127$'
 
 what "the manifest"
 if command -v python3 >/dev/null && python3 -c 'import yaml' 2>/dev/null; then
