@@ -380,9 +380,13 @@ static void tried_in_vain(struct driver *driver, const struct link_fault *fault)
 
 static void count_answer(struct node *node)
 {
-    struct driver *driver = node->driver;
     node->news_answered++;
     link_awaits(&node->news, node->news_answered < node->news_asked);
+}
+
+/* By an answer that does not end the connection. */
+static void look_whether_heard(struct driver *driver)
+{
     if (count_answering(driver) >= driver->quorum)
         unheard_end(&driver->unheard);
 }
@@ -411,6 +415,7 @@ static void refused(struct node *node, const redisReply *reply)
         link_reject(&node->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
+    look_whether_heard(driver); /* what is refused is polled for in any case */
     if (driver->deaf)
         return;
     driver->deaf = true;
@@ -430,6 +435,8 @@ static void push(struct link *link, void *owner, redisReply *reply)
         count_answer(node);
     if (kind == PUSH_REFUSED)
         refused(node, reply);
+    else if (kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED)
+        look_whether_heard(driver);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
         return;
     struct watched *watched = (struct watched *)channel_find(

@@ -203,6 +203,13 @@ static void confirm(unsigned i)
     push(i, "subscribe", NULL);
 }
 
+/* For a reason that may pass. */
+static void refuse_to_subscribe(unsigned i)
+{
+    redisReply reply = {.type = REDIS_REPLY_ERROR};
+    links->push(&driver.nodes[i].news, &driver.nodes[i], &reply);
+}
+
 static void announce(unsigned i, const char *mark)
 {
     push(i, "message", mark);
@@ -651,6 +658,26 @@ static void test_unheard(void)
     pubsub_close(&driver);
 }
 
+/* A node that is connected to and refuses to subscribe tells of nothing, like one that cannot be connected to. */
+static void test_unheard_refused(void)
+{
+    begin_watching();
+    fail(7);
+    for (unsigned i = 0; i < 10; i++) {
+        now_ns += MS(100);
+        connect_node(2);
+        refuse_to_subscribe(2);
+    }
+    CHECK(asks());
+    connect_node(2);
+    refuse_to_subscribe(2); /* nor does it end the asking */
+    CHECK(asks());
+    connect_node(2);
+    confirm(2);
+    CHECK(!asks());
+    pubsub_close(&driver);
+}
+
 /* No waiter, no blame; and what was before a waiter's time does not count. */
 static void test_unheard_unwatched(void)
 {
@@ -683,6 +710,7 @@ static const CU_TestInfo tests[] = {
     {"in force when a majority has confirmed it", test_in_force},
     {"watched again: an old confirmation does not count", test_watched_again},
     {"too few answer for any subscription", test_unheard},
+    {"too few answer, and one refuses", test_unheard_refused},
     {"too few answer, and nobody waits", test_unheard_unwatched},
     CU_TEST_INFO_NULL,
 };
