@@ -174,6 +174,7 @@ static void is_busy(struct request *request, const redisReply *reply)
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
+    request_made_no_place(request); /* it is barred, if it asked for one */
     bool stays = queue_may_wait(driver, op);
     if (!stays && seat_is_placed(op)) {
         op_fail_deaf(driver, op);

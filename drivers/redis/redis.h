@@ -302,6 +302,8 @@ static inline bool request_is_idle(const struct request *request)
 }
 /* The op has another request from now on, or none. */
 mortise_op *request_let_go(struct request *request);
+/* It made no place in the queue: nothing was done, or it was refused one. Then there is none, unless there was one before. */
+void request_made_no_place(struct request *request);
 /* Begins a script call of the request: the keys and the other arguments follow. */
 void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments);
 void requests_free(struct driver *driver);

@@ -160,8 +160,7 @@ mortise_op *request_let_go(struct request *request)
     return op;
 }
 
-/* Nothing was done, so there is no place in the queue. */
-static void nothing_done(struct request *request)
+void request_made_no_place(struct request *request)
 {
     if (request->seat != NULL && request->wish == WISH_NEW)
         request->seat->placed = false;
@@ -190,7 +189,7 @@ static void refused(struct request *request, const redisReply *reply)
         driver->known[request->script] = false;
     if (request->op == NULL)
         return;
-    nothing_done(request);
+    request_made_no_place(request);
     if (unknown) { /* once more, with the text */
         driver->dispatch->send(driver, request_let_go(request));
         return;
@@ -241,7 +240,7 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
         op_is_own(driver, op))
         uncertain_add_stray(driver, &request->grant); /* replicas.c knows only where it began */
     if (op != NULL && loss == LINK_NOT_SENT)
-        nothing_done(request);
+        request_made_no_place(request);
     if (op != NULL && (changes(op) || !op_wait_again(driver, op)))
         op_lose(driver, op, loss, fault);
     free_request(request);

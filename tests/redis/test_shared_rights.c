@@ -144,19 +144,26 @@ static void test_no_look(void)
     }
 }
 
-static int64_t scripts(void)
+/* How often the server has executed it. */
+static int64_t calls_of(const char *command)
 {
-    static const char words[] = "cmdstat_evalsha:calls=";
+    char words[40];
+    snprintf(words, sizeof words, "cmdstat_%s:calls=", command);
     redisReply *reply = ask(&server, "INFO commandstats");
     const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
-    int64_t count = at ? strtoll(at + sizeof words - 1, NULL, 10) : 0;
+    int64_t count = at ? strtoll(at + strlen(words), NULL, 10) : 0;
     freeReplyObject(reply);
     return count;
 }
 
 static bool has_run(void *wanted)
 {
-    return scripts() >= *(int64_t *)wanted;
+    return calls_of("evalsha") >= *(int64_t *)wanted;
+}
+
+static bool has_place(void *scene)
+{
+    return queue_length(&server, ((struct scene *)scene)->name) == 1;
 }
 
 /* The lock is shared, and whatever new readers come, also those that queue: the writer is next. */
@@ -169,12 +176,13 @@ static void writer_bars(struct scene *scene, mortise_client *poor)
     EXPECT(BUSY, scene_try(scene, 1, 0));
     scene_want(&reader, scene, 2, MORTISE_SHARED, 0);
     CHECK(wait_inboxes(&server, 1)); /* now it asks for a place, and gets none */
-    int64_t wanted = scripts() + 20;
+    int64_t wanted = calls_of("evalsha") + 20, searches = calls_of("lrange");
     CHECK(test_poll(has_run, &wanted, TEST_PATIENCE_MS));
     CHECK(queue_length(&server, scene->name) == 0 && test_count_get(&reader.calls) == 0);
     give(lease);
     EXPECT(OK, pending_join(&writer));
-    CHECK(test_count_get(&reader.calls) == 0);
+    CHECK(test_poll(has_place, scene, TEST_PATIENCE_MS)); /* a new one: nobody looks for another */
+    CHECK(calls_of("lrange") == searches && test_count_get(&reader.calls) == 0);
     give(writer.lease);
     scene_join(&reader);
 }
