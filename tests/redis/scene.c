@@ -73,6 +73,35 @@ bool scene_has_bar(void *scene)
                       ((struct scene *)scene)->name) == 1;
 }
 
+int64_t scene_bar_ms(const struct scene *scene)
+{
+    return ask_number(scene_server, "PTTL {mortise:%s}:mortise:bar", scene->name);
+}
+
+struct bar_watch {
+    const struct scene *scene;
+    int64_t least_ms;
+};
+
+static bool is_set_anew(void *argument)
+{
+    struct bar_watch *watch = argument;
+    int64_t left_ms = scene_bar_ms(watch->scene);
+    if (left_ms < watch->least_ms)
+        watch->least_ms = left_ms;
+    return left_ms > 1100;
+}
+
+void scene_bar_lasts(struct scene *scene)
+{
+    struct bar_watch watch = {scene, 1100};
+    scene_wait(scene, 1);
+    CHECK(ask_number(scene_server, "PEXPIRE {mortise:%s}:mortise:bar 1020", scene->name) == 1);
+    CHECK(ask_number(scene_server, "PUBLISH {mortise:%s}:mortise:news 0", scene->name) == 1);
+    CHECK(test_poll(is_set_anew, &watch, TEST_PATIENCE_MS));
+    CHECK(watch.least_ms > 0);
+}
+
 static bool has_listener(void *scene)
 {
     redisReply *reply =

@@ -39,5 +39,9 @@ void scene_join(struct pending *pending);
 /* Until so many wait, as far as the server shows it: without a queue, any. */
 void scene_wait(struct scene *scene, int64_t count);
 bool scene_has_bar(void *scene);
+/* What is left of it; -2: there is none. */
+int64_t scene_bar_ms(const struct scene *scene);
+/* Asserts that a writer that listens, and is woken while it need not set the bar anew, comes again before it is over. */
+void scene_bar_lasts(struct scene *scene);
 
 #endif

@@ -161,6 +161,11 @@ static bool has_run(void *wanted)
     return calls_of("evalsha") >= *(int64_t *)wanted;
 }
 
+static bool has_long_bar(void *scene)
+{
+    return scene_bar_ms(scene) > 1000;
+}
+
 static bool has_place(void *scene)
 {
     return queue_length(&server, ((struct scene *)scene)->name) == 1;
@@ -177,7 +182,12 @@ static void writer_bars(struct scene *scene, mortise_client *poor)
     scene_want(&reader, scene, 2, MORTISE_SHARED, 0);
     CHECK(wait_inboxes(&server, 1)); /* now it asks for a place, and gets none */
     int64_t wanted = calls_of("evalsha") + 20, searches = calls_of("lrange");
+    int64_t sets = calls_of("set"), began_ms = test_now_ms();
     CHECK(test_poll(has_run, &wanted, TEST_PATIENCE_MS));
+    /* at most once a second, however often the writer asks; but always before it is over */
+    CHECK(calls_of("set") - sets <= (test_now_ms() - began_ms) / 1000 + 2);
+    CHECK(ask_number(&server, "PEXPIRE {mortise:%s}:mortise:bar 990", scene->name) == 1);
+    CHECK(test_poll(has_long_bar, scene, TEST_PATIENCE_MS));
     CHECK(queue_length(&server, scene->name) == 0 && test_count_get(&reader.calls) == 0);
     give(lease);
     EXPECT(OK, pending_join(&writer));

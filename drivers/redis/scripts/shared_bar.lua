@@ -1,7 +1,8 @@
 -- An exclusive waiter keeps new shared holders out for a while. The bar counts until the next grant, which changes the token.
 -- After a downgrade, those who share come first for a moment: "open".
--- KEYS: lock, token, queue. ARGV: layout, how long (ms).
--- The ms that are left to the lock; -2: nobody shares it.
+-- KEYS: lock, token, queue. ARGV: layout, how long (ms). It is not written again while more than half of that is left, because a write
+-- goes to the log and the replicas; the waiter comes again before that half is over.
+-- The ms that are left to the lock, or to the half; -2: nobody shares it.
 -- include queue
 -- include shared
 local time = call('time')
@@ -11,7 +12,11 @@ if state ~= 'shared' and state ~= 'broken' then
     return -2
 end
 local bar = string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)
-if call('get', bar) ~= 'open' then
-    call('set', bar, call('get', KEYS[2]) or '', 'px', ARGV[2])
+local set, token, remaining = call('get', bar), call('get', KEYS[2]) or '', call('pttl', KEYS[1])
+local spare = set == token and call('pttl', bar) - ARGV[2] / 2 or 0
+if spare > 0 then
+    return remaining >= 0 and remaining < spare and remaining or spare
+elseif set ~= 'open' then
+    call('set', bar, token, 'px', ARGV[2])
 end
-return call('pttl', KEYS[1])
+return remaining
