@@ -120,7 +120,8 @@ void keeper_witness_read(struct keeper_witness *witness);
 /* No process of the command is left, and the wrapper has ended, or is ending: waits for that, and releases what it held.
  * Blocks for the crash_delay, and then until the backend has answered, or the ttl is over; TERM (also one that came before), INT or
  * HUP limits what comes after the crash_delay to two seconds. So that nobody who reads stdout, say, or who waits for an outer flock,
- * waits for it, it lets go of all inherited descriptors that are no files, or have a lock. Then the caller can only end. */
+ * waits for it, it lets go of all inherited descriptors that are no files, and of the locks of the others. Then the caller can only
+ * end. */
 void keeper_witness_release(struct keeper_witness *witness);
 /* The main function of the keeper, in the forked child. The sockets: of messages, and of the witness. */
 _Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pid_t wrapper_group,

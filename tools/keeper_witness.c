@@ -131,14 +131,27 @@ static bool bears_lock(int fd)
     return strstr(text, "\nlock:") != NULL;
 }
 
-static bool may_be_read(int fd)
+/* The same file, without the lock: that may be the one that the configuration is read from. */
+static bool open_anew(int fd)
 {
-    return is_file(fd) && !bears_lock(fd);
+    char path[40];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int anew = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const bool done = anew >= 0 && dup2(anew, fd) == fd;
+    if (anew >= 0)
+        close(anew);
+    return done;
+}
+
+static bool may_stay(int fd)
+{
+    return is_file(fd) && (!bears_lock(fd) || open_anew(fd));
 }
 
 static bool is_needed(const struct keeper_witness *witness, int fd)
 {
-    return fd == witness->socket || fd == witness->pidfd || fd == witness->area || may_be_read(fd);
+    return fd == witness->socket || fd == witness->pidfd || fd == witness->area || may_stay(fd);
 }
 
 static void let_go(const struct keeper_witness *witness)
@@ -148,7 +161,7 @@ static void let_go(const struct keeper_witness *witness)
     struct dirent *entry;
 
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && nothing >= 0; fd++) {
-        if (!may_be_read(fd))
+        if (!may_stay(fd))
             dup2(nothing, fd);
     }
     while (folder != NULL && (entry = readdir(folder)) != NULL) {

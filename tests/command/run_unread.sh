@@ -98,6 +98,21 @@ kept() {
 }
 yes "it lives after the ttl; then the wrapper ends with 0, and the lock is free" eval 'kept || kept || kept'
 
+what "kill -9 of the wrapper: its configuration came through a descriptor that has a lock"
+mkdir -m 700 "$DIR/own"
+printf '%s\n' '[mortise]' 'driver = sqlite' '[sqlite]' "path = $DIR/own/locks.db" >"$DIR/own.conf"
+exec 9<"$DIR/own.conf"
+flock -s 9
+"$BIN" -C /dev/fd/9 run --ttl 10m "${N}d" -- sh -c "$waits" 2>"$DIR/full" &
+wrapper=$!
+started
+exec 9<&-
+no "the command has that lock" flock -n "$DIR/own.conf" true
+kill -KILL $wrapper
+yes "the lock is free" until_true eval 'MORTISE_CONFIG=$DIR/own.conf is_free "${N}d"'
+yes "that of the file, too" until_true flock -n "$DIR/own.conf" true
+wait $wrapper 2>/dev/null
+
 if can_freeze; then
     MORTISE_CONFIG=$(slow_to_give_up)
     export MORTISE_CONFIG
