@@ -38,9 +38,9 @@ bool witness_default_path(char *buffer, size_t size)
 
 void witness_ask_begin(mortise_client *client)
 {
-    const size_t length = mortise_witness_path(client, path, sizeof path);
+    const size_t length = mortise_witness_configured(client, path, sizeof path);
 
-    /* A client that uses no witness may look at holders that use one: their configuration may be another. */
+    /* With `witness = off` it may look at holders that use one: their configuration may be another. */
     if (length == 0 ? !witness_default_path(path, sizeof path) : length >= sizeof path)
         path[0] = '\0';
 }

@@ -9,8 +9,8 @@ bool witness_default_path(char *buffer, size_t size);
 
 enum witnessed { WITNESSED_UNKNOWN, WITNESSED_NO, WITNESSED_YES };
 
-/* The witness is the one of this client's config; if that uses none, the one of this user, which may watch holders with another
- * config. */
+/* The witness is the one that this client's config names, also if this client cannot use it; if that names none, the one of this
+ * user. Either may watch holders with another config. */
 void witness_ask_begin(mortise_client *client);
 /* Another listing begins: if there was no witness, there may be one now. */
 void witness_ask_anew(void);

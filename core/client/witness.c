@@ -34,8 +34,10 @@ static bool read_setting(const char *text, struct witness_link *link, bool *off,
         return true;
     if (text[0] != '/') {
         *off = !link_default_path(link->path) && !*required;
-        if (*off)
+        if (*off) {
             link->unused = "XDG_RUNTIME_DIR is too long for a socket in it";
+            link->path[0] = '\0';
+        }
         return *required || strcmp(text, "auto") == 0;
     }
     link->asked_for = true;
@@ -150,6 +152,18 @@ size_t mortise_witness_path(mortise_client *handle, char *buffer, size_t size)
     size_t path_length = link->unused == NULL ? (size_t)length : 0;
     client_leave(client);
     return path_length;
+}
+
+size_t mortise_witness_configured(mortise_client *handle, char *buffer, size_t size)
+{
+    struct client *client;
+    if (size > 0)
+        buffer[0] = '\0';
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return 0;
+    int length = snprintf(buffer, size, "%s", client->locks.witness.path);
+    client_leave(client);
+    return (size_t)length;
 }
 
 uint64_t mortise_config_print(mortise_client *handle)

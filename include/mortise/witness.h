@@ -151,6 +151,10 @@ MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_clie
  * looks for none; then this writes why, in words ("witness = off"), or "" if the client was closed. Writes at most size
  * bytes, including the NUL. */
 MORTISE_API size_t mortise_witness_path(mortise_client *client, char *buffer, size_t size);
+/* The same of the path at which the configuration says that a witness is, also if this client cannot use one (a URL with a
+ * password): a witness there may watch other processes. 0, and "": it says `witness = off`, or the client was opened by
+ * one of the functions above. */
+MORTISE_API size_t mortise_witness_configured(mortise_client *client, char *buffer, size_t size);
 /* A number that is the same if two clients were opened with the same configuration, environment variables included. A
  * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */
 MORTISE_API uint64_t mortise_config_print(mortise_client *client);

@@ -67,6 +67,14 @@ yes "the holder is watched again" until_true is_watched
 acquire "${N}w2"
 shown "${N}w2" true
 
+what "an operator whose configuration names that witness, but cannot be used with one"
+mkfifo "$DIR/once"
+asked_once() {
+    cat "$DIR/own.conf" >"$DIR/once" &
+    [ "$(MORTISE_CONFIG=$DIR/once json "${N}w2" witnessed)" = true ]
+}
+yes "sees that the holder is watched" asked_once
+
 what "no witness again"
 end_witness
 acquire "${N}w3"

@@ -191,10 +191,14 @@ static void test_path(void)
     CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, small, sizeof(small)), strlen(path));
     CU_ASSERT_EQUAL(strlen(small), sizeof(small) - 1);
     CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, NULL, 0), strlen(path));
+    CU_ASSERT_EQUAL(mortise_witness_configured(rig.handle, text, sizeof(text)), strlen(path));
+    CU_ASSERT_STRING_EQUAL(text, path);
     CU_ASSERT_EQUAL(mortise_open_for_dead(mortise_config_source(rig.handle), &client, NULL),
                     MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_witness_path(client, text, sizeof(text)), 0);
     CU_ASSERT_STRING_EQUAL(text, "opened without one");
+    CU_ASSERT_EQUAL(mortise_witness_configured(client, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, "");
     mortise_close(client, NULL);
     rig_close(&rig);
     CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, text, sizeof(text)), 0);
