@@ -1,34 +1,13 @@
 /* test_etcd_moves.c - a session ends while a key may have been moved from it to another one: the table in claim.h, column
  * "session over". When the driver tells the core of keys that it moved: move.c, THE NEWS. And what is left of a claim then; an
  * acquire that comes again under the grant of such a claim. */
-#include "etcd/call.h"
-#include "etcd/claim.h"
-#include "etcd/query.h"
+#include "etcd_rig.h"
 
 #include "suite.h"
 
 #include <CUnit/CUnit.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct driver driver;
-static struct session next, last;
-
-/* Its key was moved to `next`, perhaps, and its acquire is of `last`. */
-static struct claim *make_claim(enum claim_state state, enum move move)
-{
-    mortise_op op = {.name = "a", .name_len = 1, .kind = MORTISE_OP_ACQUIRE, .ttl_ms = 1000};
-    struct claim *claim = claim_new(&driver, &op);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(claim);
-    claim_set_session(claim, &last);
-    if (move != MOVE_NONE)
-        claim_set_move(claim, &next);
-    claim->move = move;
-    claim_become(&driver, claim, state);
-    return claim;
-}
 
 static void test_unwanted(void)
 {
@@ -56,81 +35,6 @@ static void test_never_moved(void)
 /* ---- the news -------------------------------------------------------------------------------------- */
 
 #define CLAIMS 20
-#define OLD_LEASE 1
-#define NEXT_LEASE 2
-
-static int64_t now_ns;
-static unsigned doubts;
-
-static int64_t host_now(mortise_host *host)
-{
-    (void)host;
-    return now_ns;
-}
-
-static void host_doubt(mortise_host *host, const char *name, size_t name_len)
-{
-    (void)host;
-    (void)name;
-    (void)name_len;
-    doubts++;
-}
-
-static char told[512]; /* the text of the last failure */
-
-static void host_complete(mortise_host *host, mortise_op *op, mortise_status status)
-{
-    (void)host;
-    op->status = status;
-}
-
-static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
-                      bool retryable, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
-
-static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
-                      bool retryable, const char *format, ...)
-{
-    va_list arguments;
-    (void)native;
-    (void)retryable;
-    va_start(arguments, format);
-    vsnprintf(told, sizeof told, format, arguments);
-    va_end(arguments);
-    host_complete(host, op, status);
-}
-
-static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
-{
-    snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
-    return buffer;
-}
-
-/* The calls wait for a token, so nothing is really sent. */
-static void begin(void)
-{
-    static mortise_host host = {.size = sizeof host,
-                                .now = host_now,
-                                .doubt = host_doubt,
-                                .complete = host_complete,
-                                .fail = host_fail,
-                                .quote = host_quote};
-    static const mortise_value values[OPTION_COUNT];
-    static const struct link_settings settings = {.timeout_ms = 5000};
-    driver = (struct driver){.host = &host, .values = values, .sweep_ns = MORTISE_NEVER};
-    driver.link = (struct link){.driver = &driver,
-                                .host = &host,
-                                .settings = &settings,
-                                .state = LINK_UP,
-                                .token_state = TOKEN_ASKED,
-                                .calls_due_ns = MORTISE_NEVER};
-    now_ns = 1000 * NS_PER_MS;
-    doubts = 0;
-    last = (struct session){.state = SESSION_LEFT, .lease = OLD_LEASE};
-    next = (struct session){
-        .state = SESSION_LIVE, .join = JOINED, .lease = NEXT_LEASE, .asked_ttl_s = 2};
-    DL_APPEND(driver.sessions, &next);
-}
 
 static struct claim *make_held(enum move move)
 {
@@ -150,37 +54,6 @@ static void begin_moves(void)
         make_held(MOVE_NONE);
     lease_left(&driver, &last);
     CU_ASSERT_EQUAL_FATAL(driver.link.open, CLAIMS);
-}
-
-/* The oldest call that was not answered. As link.c does it, which frees them at the end. own: the key that it shows. */
-static void answer_with(enum call_end end, struct kv *own)
-{
-    struct call *call = driver.link.calls;
-    while (call != NULL && call->to.answered == NULL)
-        call = call->next;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(call);
-    reply_handler *answered = call->to.answered;
-    call->to.answered = NULL;
-    call->end = end;
-    call->answer.done = end == CALL_DONE;
-    call->answer.header.revision = 100;
-    call->answer.ops[0] = (struct kvs){.all = own, .count = own != NULL};
-    driver.link.open--;
-    answered(&driver, call);
-    call->answer.ops[0] = (struct kvs){0};
-}
-
-static void answer(enum call_end end)
-{
-    answer_with(end, NULL);
-}
-
-static void end_moves(void)
-{
-    calls_free(&driver.link);
-    claims_free(&driver);
-    driver = (struct driver){0};
-    last = next = (struct session){0};
 }
 
 static void answer_all_but_one(void)
