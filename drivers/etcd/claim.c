@@ -377,7 +377,8 @@ struct claim *claim_answered(struct driver *driver, struct call *call)
 {
     struct claim *claim = call->to.target;
     claim->pending--;
-    if (call->end != CALL_LOST)
+    bool may_be_look = claim->state == CLAIM_QUEUED; /* claim_wait() tells whether that is enough */
+    if (call->end != CALL_LOST && !may_be_look)
         claim->patience.away_ns = 0;
     if (claim->pending == 0)
         slots_settle(driver, claim);

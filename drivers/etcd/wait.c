@@ -47,6 +47,7 @@ void claim_wait(struct driver *driver, struct claim *claim, const struct queue_v
                    : claim->kind.permits > CROWD_MAX ? 1
                                                      : view->crowd->count;
     claim_become(driver, claim, CLAIM_WAITING);
+    claim->patience.away_ns = 0;
     if (claim->op != NULL) /* an answer of the servers has shown who blocks it */
         driver->host->waiting(driver->host, claim->op);
     claim->watches = calloc(count, sizeof(*claim->watches));

@@ -2,6 +2,7 @@
 #include "stage.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SHORT "timeout=200ms&connect_timeout=500ms&unreachable_timeout=2s"
 
@@ -46,6 +47,28 @@ static void test_reads_only(void)
     mortise_status status =
         mortise_acquire(client, fresh_name(), MORTISE_OPTIONS(.wait_ms = 8000), &lease, &detail);
     CHECK(status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE);
+    SAYS("no answer within the time");
+    CHECK(middle_clear() > 1);
+    give_back(take(client, fresh_name()));
+    client_end(client);
+}
+
+/* The same when the key is there, and the caller is the first: somebody has deleted the base of the tokens, and it cannot be written. */
+static void test_first_only(void)
+{
+    char base[64];
+    mortise_client *client = client_behind_middle("ttl=30s&" SHORT);
+    mortise_lease *lease = NULL;
+    give_back(take(client, fresh_name()));
+    CHECK(ctl_at(1, (const char *const[]){"get", "--print-value-only", "mortise/%tokens", NULL},
+                 base, sizeof base));
+    base[strcspn(base, "\n")] = '\0';
+    CHECK(CTL("del", "mortise/%tokens"));
+    middle_rule(
+        &(struct rule){.method = "KV/Txn", .contains = base, .fault = DELAY, .times = 100000});
+    mortise_status status = mortise_acquire(
+        client, fresh_name(), MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease, &detail);
+    CHECK(status == MORTISE_INDETERMINATE);
     SAYS("no answer within the time");
     CHECK(middle_clear() > 1);
     give_back(take(client, fresh_name()));
@@ -140,6 +163,7 @@ const CU_TestInfo away_tests[] = {
     {"Status is answered, and nothing else", test_no_majority},
     {"a balancer of calls", test_balancer},
     {"reads are answered, and writes are not", test_reads_only},
+    {"the first cannot write", test_first_only},
     {"a waiter whose looks are answered", test_waits_on},
     {"each call is answered in time, but late", test_slowly},
     {"a list begins anew", test_list_again},

@@ -4,6 +4,7 @@
 #include <CUnit/CUnit.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 struct driver driver;
 struct session next, last;
@@ -47,6 +48,12 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
     host_complete(host, op, status);
 }
 
+static void host_waiting(mortise_host *host, mortise_op *op)
+{
+    (void)host;
+    (void)op;
+}
+
 static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
 {
     snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
@@ -60,6 +67,7 @@ void begin(void)
                                 .doubt = host_doubt,
                                 .complete = host_complete,
                                 .fail = host_fail,
+                                .waiting = host_waiting,
                                 .quote = host_quote};
     static const mortise_value values[OPTION_COUNT];
     static const struct link_settings settings = {.timeout_ms = 5000};
@@ -91,7 +99,7 @@ struct claim *make_claim(enum claim_state state, enum move move)
     return claim;
 }
 
-void answer_with(enum call_end end, struct kv *own)
+static void answer_ops(enum call_end end, const struct kvs *ops, size_t count)
 {
     struct call *call = driver.link.calls;
     while (call != NULL && call->to.answered == NULL)
@@ -102,10 +110,23 @@ void answer_with(enum call_end end, struct kv *own)
     call->end = end;
     call->answer.done = end == CALL_DONE;
     call->answer.header.revision = 100;
-    call->answer.ops[0] = (struct kvs){.all = own, .count = own != NULL};
+    memcpy(call->answer.ops, ops, count * sizeof *ops);
+    call->answer.op_count = count;
     driver.link.open--;
     answered(&driver, call);
-    call->answer.ops[0] = (struct kvs){0};
+    memset(call->answer.ops, 0, sizeof call->answer.ops);
+}
+
+void answer_with(enum call_end end, struct kv *own)
+{
+    answer_ops(end, &(struct kvs){.all = own, .count = own != NULL}, 1);
+}
+
+void answer_look(struct kv *own, const struct kvs *queue)
+{
+    struct kv tokens = {.value = bytes_of("0 0", 3), .modified = 1};
+    const struct kvs ops[] = {{.all = &tokens, .count = 1}, {.all = own, .count = 1}, *queue};
+    answer_ops(CALL_DONE, ops, 3);
 }
 
 void answer(enum call_end end)

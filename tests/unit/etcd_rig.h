@@ -23,5 +23,7 @@ struct claim *make_claim(enum claim_state state, enum move move);
 /* The oldest call that was not answered. As link.c does it, which frees them at the end. own: the key that it shows. */
 void answer_with(enum call_end end, struct kv *own);
 void answer(enum call_end end);
+/* The same for a look: the own key, and the queue, in which the own key may be. */
+void answer_look(struct kv *own, const struct kvs *queue);
 
 #endif
