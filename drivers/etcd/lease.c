@@ -392,16 +392,18 @@ void lease_session_over(struct driver *driver, struct session *session)
     }
 }
 
-/* The servers refuse to grant it, or to join it. */
+/* The servers refuse to grant it, or to join it. A claim that is READY waits for its proof, and would lose its place: "too many
+ * requests", which is usual behind a change of the leader, passes. */
 void lease_refused(struct driver *driver, struct session *session, const struct call *call)
 {
+    bool passes = fault_is_doubtful(call) && !fault_is_no_space(call);
     for (struct name *name = driver->names, *next; name != NULL; name = next) {
         next = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
             after = claim->next;
             bool waits = claim->session == session &&
                          (claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN);
-            waits |= claim->moves_to == session && claim->state == CLAIM_READY; /* for the proof */
+            waits |= !passes && claim->moves_to == session && claim->state == CLAIM_READY;
             if (waits && claim->op != NULL)
                 claim_fail(driver, claim, call);
         }

@@ -6,6 +6,7 @@
 #include "suite.h"
 
 #include <CUnit/CUnit.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,27 +158,37 @@ static void test_held_first(void)
 
 /* ---- a refusal ---------------------------------------------------------------------------------------------- */
 
-/* The leader has changed, and the database is full: the next session is not granted. Who has a place in the queue keeps it; who is
- * the first, and only waits for the proof of that session, is told. */
+/* The leader has changed, and the next session is not granted. Who has a place in the queue keeps it; who is the first, and only
+ * waits for the proof of that session, is told, unless it will pass. */
 static void test_next_refused(void)
 {
-    const struct call refusal = {.end = CALL_REFUSED,
-                                 .code = GRPC_RESOURCE_EXHAUSTED,
-                                 .text = "etcdserver: mvcc: database space exceeded"};
-    static const enum claim_state states[] = {CLAIM_WAITING, CLAIM_READY};
-    for (size_t i = 0; i < 2; i++) {
+    static const struct {
+        enum claim_state state;
+        int code;
+        const char *text;
+        bool is_told;
+    } cases[] = {
+        {CLAIM_WAITING, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded",
+         false},
+        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", true},
+        {CLAIM_READY, GRPC_PERMISSION_DENIED, "etcdserver: permission denied", true},
+        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct call refusal = {.end = CALL_REFUSED, .code = cases[i].code};
+        snprintf(refusal.text, sizeof refusal.text, "%s", cases[i].text);
         mortise_op op = {.kind = MORTISE_OP_ACQUIRE, .name = "a", .name_len = 1, .status = 99};
         begin();
         next.state = SESSION_GRANTING;
-        struct claim *claim = make_claim(states[i], MOVE_NONE);
+        struct claim *claim = make_claim(cases[i].state, MOVE_NONE);
         claim->ttl_ms = 1000;
         claim->lease = OLD_LEASE;
         claim->op = &op;
         claim_move(&driver, claim);
         CU_ASSERT_PTR_EQUAL(claim->moves_to, &next);
         lease_refused(&driver, &next, &refusal);
-        CU_ASSERT_EQUAL(op.status, i == 0 ? 99 : MORTISE_BACKEND);
-        CU_ASSERT_EQUAL(claim->state, i == 0 ? CLAIM_WAITING : CLAIM_DELETING);
+        CU_ASSERT_EQUAL(op.status, cases[i].is_told ? MORTISE_BACKEND : 99);
+        CU_ASSERT_EQUAL(claim->state, cases[i].is_told ? CLAIM_DELETING : cases[i].state);
         end_moves();
     }
 }
