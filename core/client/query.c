@@ -151,13 +151,14 @@ static bool run(struct query *query, bool *late)
     return give_up(client, query, &sleeper);
 }
 
+/* reason: what the driver says, or "". */
 static mortise_status too_late(mortise_status status, mortise_op_kind kind, const char *verb,
-                               mortise_error *error)
+                               const char *reason, mortise_error *error)
 {
     bool changes = kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
     return failed(
         error, changes && status != MORTISE_CANCELED ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE,
-        "%s: the backend did not answer in time", verb);
+        "%s: the backend did not answer in time%s%s", verb, reason[0] == '\0' ? "" : "; ", reason);
 }
 
 mortise_status query_ask(struct query **query, const char *verb, mortise_error *error)
@@ -166,13 +167,15 @@ mortise_status query_ask(struct query **query, const char *verb, mortise_error *
     bool late = false;
     if (!run(*query, &late)) {
         *query = NULL;
-        return too_late(MORTISE_INDETERMINATE, kind, verb, error);
+        return too_late(MORTISE_INDETERMINATE, kind, verb, "", error);
     }
     struct query *done = *query;
     if (late && (done->status == MORTISE_CANCELED || done->status == MORTISE_INDETERMINATE))
-        return too_late(done->status, kind, verb, error);
-    if (done->status == MORTISE_CANCELED)
+        return too_late(done->status, kind, verb, done->errored ? done->error.message : "", error);
+    if (done->status == MORTISE_CANCELED) {
         done->status = MORTISE_CLOSED;
+        done->errored = false;
+    }
     if (done->status != MORTISE_OK)
         explain(done, verb, error);
     return done->status;

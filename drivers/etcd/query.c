@@ -116,12 +116,16 @@ void query_start(struct driver *driver, mortise_op *op, query_begin *begin)
         begin(driver, query);
 }
 
+/* With many endpoints its caller's time may be over before each was tried. Why there was no answer is known all the same. */
 void query_cancel(struct driver *driver, mortise_op *op)
 {
     struct query *query = op_query(op);
+    mortise_status status = query->written ? MORTISE_INDETERMINATE : MORTISE_CANCELED;
     end(driver, query);
-    driver->host->complete(driver->host, op,
-                           query->written ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+    if (query->patience.away_ns != 0)
+        fault_unreachable(driver, op, status);
+    else
+        driver->host->complete(driver->host, op, status);
     free_if_done(driver, query);
 }
 

@@ -403,6 +403,26 @@ static void test_silent_endpoints(void)
     silence_end(&accepts);
 }
 
+/* So many endpoints are silent that the call's time is over before each was tried: the error says what was found until then. */
+static void test_all_silent(void)
+{
+    char endpoints[200];
+    mortise_info info = {.size = sizeof info};
+    struct silence silence[3];
+    int ports[3];
+    for (int i = 0; i < 3; i++)
+        ports[i] = silence_begin(&silence[i], true);
+    snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", ports[0],
+             ports[1], ports[2]);
+    mortise_client *client = client_at(endpoints, "connect_timeout=2s&unreachable_timeout=1500ms");
+    EXPECT(UNREACHABLE, mortise_inspect(client, fresh_name(), &info, &detail));
+    SAYS("did not answer in time; etcd 127.0.0.1:");
+    SAYS("no connection within the time");
+    client_end(client);
+    for (int i = 0; i < 3; i++)
+        silence_end(&silence[i]);
+}
+
 static void test_foreign_socket(void)
 {
     for (int full = 0; full < 2; full++) {
@@ -430,6 +450,7 @@ const CU_TestInfo call_tests[] = {
     {"a resolver hangs", test_resolver_hangs},
     {"the first address of a name is silent", test_silent_address},
     {"two silent endpoints", test_silent_endpoints},
+    {"all endpoints are silent", test_all_silent},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

@@ -70,6 +70,68 @@ static void test_look(void)
     }
 }
 
+/* ---- a driver that says why it has no answer ------------------------------------------------------- */
+
+static struct test_count kept;
+
+static void keep(void *ctx, mortise_op **ops, size_t n)
+{
+    (void)ctx;
+    (void)ops;
+    test_count_add(&kept, (int)n);
+}
+
+static void explain(void *ctx, mortise_op *op)
+{
+    mortise_host *host = &rig.client->top->host;
+    (void)ctx;
+    host->fail(host, op, MORTISE_CANCELED, 0, true, "nobody is there");
+}
+
+static void start_explaining(const char *settings)
+{
+    rig_open_real(&rig, settings);
+    kept = (struct test_count)TEST_COUNT_INIT;
+    mortise_module *module = &rig.client->top->module;
+    pthread_mutex_lock(&rig.client->pump.lock);
+    module->start = keep;
+    module->cancel = explain;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+}
+
+static void test_reason(void)
+{
+    mortise_info info = {.size = sizeof(info)};
+    mortise_error error;
+    start_explaining("unreachable_timeout = 100ms\n");
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "a", &info, &error), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(error.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_STRING_EQUAL(error.message,
+                           "inspect: the backend did not answer in time; nobody is there");
+    rig_close(&rig);
+}
+
+static void *inspect(void *argument)
+{
+    mortise_info info = {.size = sizeof(info)};
+    mortise_inspect(rig.handle, "a", &info, argument);
+    return NULL;
+}
+
+/* The client is closed under the caller: that is why, whatever the driver says. */
+static void test_reason_closed(void)
+{
+    pthread_t thread;
+    mortise_error error;
+    start_explaining("");
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, inspect, &error), 0);
+    test_count_wait(&kept, 1);
+    rig_close(&rig);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(error.status, MORTISE_CLOSED);
+    CU_ASSERT_PTR_NULL(strstr(error.message, "nobody is there"));
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -78,6 +140,8 @@ int main(void)
         {"a break, and no answer to the cancel", test_break_ignored},
         {"the write of a record", test_write},
         {"an inspect", test_look},
+        {"the driver says why", test_reason},
+        {"the driver says why, and the client is closed", test_reason_closed},
         CU_TEST_INFO_NULL,
     };
     return rig_run("query", tests);
