@@ -372,7 +372,7 @@ static void test_silent_address(void)
         struct silence silence;
         silent_port = silence_begin(&silence, accepts);
         CHECK(silent_port > 0);
-        mortise_client *client = client_at(endpoint, "ttl=30s&connect_timeout=500ms");
+        mortise_client *client = client_at(endpoint, "ttl=30s&connect_timeout=2s");
         EXPECT(OK, mortise_inspect(client, fresh_name(), &info, &detail));
         give_back(take(client, fresh_name()));
         client_end(client);
@@ -390,7 +390,7 @@ static void test_silent_endpoints(void)
     snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d,%s",
              silence_begin(&drops, false), silence_begin(&accepts, true), stage.servers);
     for (int acquires = 0; acquires < 2; acquires++) {
-        mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=500ms");
+        mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=2s");
         if (acquires)
             EXPECT(OK, mortise_acquire(client, fresh_name(), MORTISE_OPTIONS(.wait_ms = 0), &lease,
                                        &detail));
