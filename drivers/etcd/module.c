@@ -141,16 +141,17 @@ static mortise_status read_tls(struct driver *driver, mortise_error *error)
     settings->tls_settings = (struct tls_settings){.ca = values[OPTION_TLS_CA].text,
                                                    .cert = values[OPTION_TLS_CERT].text,
                                                    .key = values[OPTION_TLS_KEY].text};
-    if ((settings->tls_settings.cert == NULL) != (settings->tls_settings.key == NULL))
-        return fault_error(error, MORTISE_CONFIG, "etcd: tls_cert and tls_key need each other");
+    const struct tls_settings *files = &settings->tls_settings;
     if (!settings->tls) {
-        if (settings->tls_settings.ca != NULL || settings->tls_settings.cert != NULL)
+        if (files->ca != NULL || files->cert != NULL || files->key != NULL)
             driver->host->log(driver->host, 4,
-                              "connections are not encrypted: tls_ca and tls_cert do nothing "
-                              "without tls = yes");
+                              "connections are not encrypted: tls_ca, tls_cert and tls_key do "
+                              "nothing without tls = yes");
         return MORTISE_OK;
     }
-    driver->link.tls = tls_context_new(&settings->tls_settings, problem, sizeof(problem));
+    if ((files->cert == NULL) != (files->key == NULL))
+        return fault_error(error, MORTISE_CONFIG, "etcd: tls_cert and tls_key need each other");
+    driver->link.tls = tls_context_new(files, problem, sizeof(problem));
     return driver->link.tls != NULL ? MORTISE_OK
                                     : fault_error(error, MORTISE_CONFIG, "etcd: tls: %s", problem);
 }
