@@ -244,10 +244,14 @@ static void connected(struct link *link)
         greet(link);
         return;
     }
+    char problem[200] = "";
     become(link, LINK_SECURING);
     if (link->tls_is_old)
-        tls_context_renew(link->tls, &link->settings->tls_settings);
-    link->tls_is_old = false;
+        link->tls_is_old = !tls_context_renew(link->tls, &link->settings->tls_settings,
+                                              now_of(link), problem, sizeof(problem));
+    if (problem[0] != '\0')
+        link->host->log(link->host, 4, "the files of TLS stay as they were read before: %s",
+                        problem);
     if (!socket_secure(&link->socket, link->tls, endpoint_of(link)->host))
         link_break(link, "%s", link->socket.problem);
     else

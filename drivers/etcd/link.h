@@ -44,7 +44,7 @@
  *   - An address of a name is silent: each gets a share of the attempt, so the next one is tried. If it accepts, and says nothing,
  *     the next attempt at this endpoint begins behind it.
  *   - A certificate has expired, and its file was replaced: after an attempt that failed in SECURING or GREETING (TLS 1.3 refuses a
- *     client only then) the files are read again.
+ *     client only then) the files are read again, once a second at most. If that fails, the log says why, once.
  *   - The server closes each connection after the greeting: `f` counts that as a failed attempt.
  *   - Two requests for a token at once: calls that are refused meanwhile wait for the one that is on its way. A token that is
  *     refused twice for one call fails the call.

@@ -9,8 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RENEW_NS INT64_C(1000000000)
+
 struct tls_context {
     SSL_CTX *ssl;
+    int64_t renew_ns; /* when its files may be read again */
+    bool is_old;      /* they could not be read the last time */
 };
 
 struct tls {
@@ -79,16 +83,24 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, char *p
     return NULL;
 }
 
-void tls_context_renew(struct tls_context *context, const struct tls_settings *settings)
+bool tls_context_renew(struct tls_context *context, const struct tls_settings *settings,
+                       int64_t now_ns, char *problem, size_t size)
 {
-    char problem[200];
-    struct tls_context *next = tls_context_new(settings, problem, sizeof(problem));
-    if (next == NULL)
-        return;
-    SSL_CTX *old = context->ssl;
-    context->ssl = next->ssl;
-    next->ssl = old;
-    tls_context_free(next);
+    bool was_old = context->is_old;
+    problem[0] = '\0';
+    if (now_ns < context->renew_ns)
+        return false;
+    struct tls_context *next = tls_context_new(settings, problem, size);
+    context->renew_ns = now_ns + RENEW_NS;
+    context->is_old = next == NULL;
+    if (next != NULL) {
+        SSL_CTX *old = context->ssl;
+        context->ssl = next->ssl;
+        next->ssl = old;
+        tls_context_free(next);
+    } else if (was_old)
+        problem[0] = '\0';
+    return true;
 }
 
 void tls_context_free(struct tls_context *context)

@@ -120,10 +120,31 @@ static void copy(const char *from, const char *folder, const char *to)
     CU_ASSERT_EQUAL_FATAL(system(command), 0);
 }
 
+static void count_unread(int level, const char *line, void *count)
+{
+    *(int *)count += level == 4 && strstr(line, "the files of TLS stay") != NULL;
+}
+
+/* What is written there cannot be read. That is said, and not before each attempt. */
+static void spoil(mortise_client *client)
+{
+    mortise_info info = {.size = sizeof info};
+    int count = 0, further = 0;
+    mortise_on_log(count_unread, &count);
+    copy(stage.key, stage.folder, "used.pem");
+    for (int i = 0; i < 20 && further < 3; i++) {
+        EXPECT(UNREACHABLE, mortise_inspect(client, "name", &info, &detail));
+        further += count > 0;
+    }
+    mortise_on_log(NULL, NULL);
+    CHECK(count == 1);
+}
+
 /* The files are replaced under a client that runs: at first its certificate is a stranger's, then its CA is. */
 static void test_tls_replaced(void)
 {
-    char command[900], settings[900];
+    char command[900], url[1200];
+    mortise_client *client = NULL;
     mortise_info info = {.size = sizeof info};
     snprintf(
         command, sizeof command,
@@ -138,12 +159,13 @@ static void test_tls_replaced(void)
         copy(is_ca ? pem : stage.ca, stage.folder, "used-ca.pem");
         copy(is_ca ? stage.cert : pem, stage.folder, "used.pem");
         copy(is_ca ? stage.key : key, stage.folder, "used.key");
-        snprintf(settings, sizeof settings,
-                 "tls=yes&tls_ca=%s/used-ca.pem&tls_cert=%s/used.pem&tls_key=%s/used.key"
-                 "&connect_timeout=500ms",
-                 stage.folder, stage.folder, stage.folder);
-        mortise_client *client = client_direct(settings);
+        snprintf(url, sizeof url,
+                 "etcd://%s/mortise?tls=yes&tls_ca=%s/used-ca.pem&tls_cert=%s/used.pem"
+                 "&tls_key=%s/used.key&connect_timeout=500ms",
+                 stage.servers, stage.folder, stage.folder, stage.folder);
+        EXPECT(OK, mortise_open(url, &client, &detail));
         EXPECT(UNREACHABLE, mortise_inspect(client, "name", &info, &detail));
+        spoil(client);
         copy(stage.ca, stage.folder, "used-ca.pem");
         copy(stage.cert, stage.folder, "used.pem");
         copy(stage.key, stage.folder, "used.key");
