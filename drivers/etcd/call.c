@@ -157,6 +157,11 @@ static bool begin_watches(struct link *link)
     return grpc_start(&link->grpc, &link->watch, method_path(METHOD_WATCH), token, 0);
 }
 
+static const char *why_not_begun(const struct link *link)
+{
+    return grpc_is_spent(&link->grpc) ? SPENT : "out of memory";
+}
+
 /* ---- the token of the user ------------------------------------------------------------------------------------ */
 
 static bool is_text(const struct call *call, const char *text)
@@ -173,6 +178,18 @@ static void unpark(struct link *link)
             link_break(link, "out of memory");
 }
 
+/* What is in a message has no NUL behind it. */
+static char *copy_text(struct bytes bytes)
+{
+    char *text = malloc(bytes.size + 1);
+    if (text == NULL)
+        return NULL;
+    if (bytes.size > 0)
+        memcpy(text, bytes.data, bytes.size);
+    text[bytes.size] = '\0';
+    return text;
+}
+
 static void authenticated(struct driver *driver, struct call *call)
 {
     struct link *link = call->link;
@@ -186,14 +203,12 @@ static void authenticated(struct driver *driver, struct call *call)
         return;
     }
     free(link->token);
-    link->token = call->end == CALL_REFUSED
-                      ? NULL
-                      : strndup((const char *)call->answer.token.data, call->answer.token.size);
+    link->token = call->end == CALL_REFUSED ? NULL : copy_text(call->answer.token);
     link->token_state = link->token == NULL ? TOKEN_NONE : TOKEN_THERE;
     link->token_number++;
     unpark(link);
     if (link->watch.out.size > 0 && link->watch.stream == 0 && !begin_watches(link))
-        link_break(link, "out of memory");
+        link_break(link, "%s", why_not_begun(link));
 }
 
 void calls_authenticate(struct link *link)
@@ -373,7 +388,7 @@ void link_watch_end(struct link *link, size_t mark)
     else if (is_sent)
         is_sent = begin_watches(link);
     if (!is_sent)
-        link_break_later(link, grpc_is_spent(&link->grpc) ? SPENT : "out of memory");
+        link_break_later(link, "%s", why_not_begun(link));
 }
 
 void link_watch_stop(struct link *link)

@@ -246,14 +246,15 @@ static void test_one_watch(void)
     end_moves();
 }
 
-/* The stream of the watches begins with a token, so it waits for the one that is on its way. */
-static void test_watch_without_token(void)
+/* A token is on its way, and the session's key is watched meanwhile. */
+static void begin_with_user(int first_number)
 {
     static const struct link_settings settings = {.user = "u", .password = "p", .timeout_ms = 5000};
     begin();
     driver.link.settings = &settings;
     driver.link.token_state = TOKEN_NONE;
     CU_ASSERT_FATAL(grpc_open(&driver.link.grpc, "a", false));
+    nghttp2_session_set_next_stream_id(driver.link.grpc.session, first_number);
     calls_authenticate(&driver.link);
     CU_ASSERT_EQUAL(driver.link.token_state, TOKEN_ASKED);
     for (int i = 0; i < 2; i++) {
@@ -263,15 +264,46 @@ static void test_watch_without_token(void)
                             0);
         CU_ASSERT_EQUAL(driver.link.watch.stream, 0);
     }
-    driver.link.calls->answer.token = (struct bytes){(const uint8_t *)"t", 1};
+}
+
+/* It is here; nothing follows it in its message. */
+static void answer_token(void)
+{
+    static const uint8_t token[] = {'t'};
+    driver.link.calls->answer.token = (struct bytes){token, sizeof token};
     answer(CALL_DONE);
     CU_ASSERT_EQUAL(driver.link.token_state, TOKEN_THERE);
-    CU_ASSERT_NOT_EQUAL(driver.link.watch.stream, 0);
+    CU_ASSERT_STRING_EQUAL(driver.link.token, "t");
+}
+
+static void end_with_user(void)
+{
     watches_end(&driver);
     free(driver.link.token);
     grpc_close(&driver.link.grpc);
     grpc_call_free(&driver.link.watch);
     end_moves();
+}
+
+/* The stream of the watches begins with a token, so it waits for the one that is on its way. */
+static void test_watch_without_token(void)
+{
+    begin_with_user(1);
+    answer_token();
+    CU_ASSERT_NOT_EQUAL(driver.link.watch.stream, 0);
+    end_with_user();
+}
+
+/* The request for the token has used up the last number of the connection: that is what the connection is given up for. */
+static void test_watch_without_number(void)
+{
+    begin_with_user(INT32_MAX);
+    driver.link.telling = true;
+    answer_token();
+    CU_ASSERT_EQUAL(driver.link.watch.stream, 0);
+    CU_ASSERT_TRUE(driver.link.breaks);
+    CU_ASSERT_PTR_NOT_NULL(strstr(driver.link.trouble, "used up"));
+    end_with_user();
 }
 
 /* ---- a list ------------------------------------------------------------------------------------------- */
@@ -357,6 +389,7 @@ static const CU_TestInfo tests[] = {
     {"held ones go first", test_held_first},
     {"the next session is refused", test_next_refused},
     {"the watches wait for a token", test_watch_without_token},
+    {"the watches have a token, and no number", test_watch_without_number},
     {"a key has one watch", test_one_watch},
     {"a list asks for less after a loss", test_smaller_pages},
     {"repeated too late", test_repeated_too_late},
