@@ -166,12 +166,12 @@ bool fault_is_no_space(const struct call *call)
  *   connect_timeout has passed, no connection            -                  it fails b
  *
  *   a: a call without an answer ends with the connection, so the second loss finds that none came in between. b: when each endpoint
- *   was tried since. While there is a connection nothing fails: what is on its way is answered within `timeout`, or this
- *   connection is lost, too. So servers that answer each call in time, however slowly, never lose an op. c: a look is a read. Who is the
- *   first goes on with a write, or needs a proof: these may be lost each time, and then it is QUEUED again, and looks.
+ *   was tried since. While there is a connection nothing fails: what is on its way is answered within `timeout`, or this connection
+ *   is lost, too. So servers that answer each call in time, however slowly, never lose an op. c: a look is a read. Who is the first
+ *   goes on with a write, or needs a proof: these may be lost each time, and then it is QUEUED again, and looks.
  *
- * A claim that waits for its turn is not away: its look has told it to. After a loss it looks again, and is away until that is answered.
- * Queries are away from their first loss to their end: a list that begins anew would be answered in part each time. */
+ * A claim that waits for its turn is not away: its look has told it to. After a loss it looks again, and is away until that is
+ * answered. Queries are away from their first loss to their end: a list that begins anew would be answered in part each time. */
 
 static void look_by(struct driver *driver, int64_t at_ns)
 {

@@ -17,8 +17,8 @@ struct tls;
 /* NULL: `problem` says why. */
 struct tls_context *tls_context_new(const struct tls_settings *settings, char *problem,
                                     size_t size);
-/* Reads the files again. If that fails, it keeps what it has. False: they were read less than a second ago, and are not read now: those
- * of the system may be large. problem: why it has failed, if that is news; else "". */
+/* Reads the files again. If that fails, it keeps what it has. False: they were read less than a second ago, and are not read now:
+ * those of the system may be large. problem: why it has failed, if that is news; else "". */
 bool tls_context_renew(struct tls_context *context, const struct tls_settings *settings,
                        int64_t now_ns, char *problem, size_t size);
 void tls_context_free(struct tls_context *context);

@@ -54,7 +54,8 @@ static void test_reads_only(void)
     client_end(client);
 }
 
-/* The same when the key is there, and the caller is the first: somebody has deleted the base of the tokens, and it cannot be written. */
+/* The same when the key is there, and the caller is the first: somebody has deleted the base of the tokens, and it cannot be
+ * written. */
 static void test_first_only(void)
 {
     char base[64];
@@ -76,8 +77,8 @@ static void test_first_only(void)
     client_end(client);
 }
 
-/* A caller whose turn has not come, and whose connection is lost now and then, waits on for longer than unreachable_timeout: its looks
- * are answered. */
+/* A caller whose turn has not come, and whose connection is lost now and then, waits on for longer than unreachable_timeout: its
+ * looks are answered. */
 static void test_waits_on(void)
 {
     mortise_client *holder = client_direct("ttl=30s"),

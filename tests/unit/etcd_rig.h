@@ -1,5 +1,5 @@
-/* etcd_rig.h - the etcd driver without a server: a host with a clock of its own, two sessions, claims in any state, and answers that a
- * test makes up. The calls wait for a token, so nothing is really sent. */
+/* etcd_rig.h - the etcd driver without a server: a host with a clock of its own, two sessions, claims in any state, and answers
+ * that a test makes up. The calls wait for a token, so nothing is really sent. */
 #ifndef MORTISE_TESTS_ETCD_RIG_H
 #define MORTISE_TESTS_ETCD_RIG_H
 
