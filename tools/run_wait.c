@@ -357,17 +357,24 @@ static int failed_at_end(struct run *run, const struct look *look, int code)
     return code;
 }
 
-/* left_behind: the backend has named this process as the holder. */
+/* left_behind: the backend has named this process as the holder. It may do so only now, if the request of the wait was hidden in a
+ * transaction; so it is asked again who holds the lock. */
 static int failed_last_try(struct run *run, bool left_behind)
 {
+    struct look look;
     char after[64], shown[QUOTED_SIZE];
 
     run_release(run, false, NULL);
-    how_it_ended(run, after, sizeof after);
+    if (run->status == MORTISE_BUSY) {
+        look_at_lock(run, &look);
+        if (!is_answer(&look) || is_left_behind(run, &look))
+            left_behind = true;
+    }
     if (run->status == MORTISE_BUSY && !left_behind) {
-        run_say("%s; %s", error_text(&run->error), after);
+        say_not_had(run, &look);
         return run->not_had_code;
     }
+    how_it_ended(run, after, sizeof after);
     run_say("%s was not acquired; %s: %s", quoted(run->names[run->asked_for], shown, sizeof shown),
             after, error_text(&run->error));
     return code_without_holder(run->status);
@@ -376,12 +383,13 @@ static int failed_last_try(struct run *run, bool left_behind)
 /* TIMEDOUT is no answer of the backend: a short wait ends before a driver gives up a request. So asks who holds the lock. An answer
  * to that does not mean that the backend can grant: it may answer readers only, as a database that another program writes, or
  * whose standby is away. If nobody is seen to hold the lock, a try tells what a wait does not: it ends with BUSY only if another
- * has the lock. Each of the two takes up to `unreachable_timeout`. Of several names, those that are held stay held meanwhile. */
+ * has the lock. Each question takes up to `unreachable_timeout`. Of several names, those that are held stay held meanwhile. */
 static int end_of_wait(struct run *run)
 {
     struct look look;
     int code;
 
+    run->notice_due = false; /* the wait is over */
     look_at_lock(run, &look);
     if (!is_answer(&look))
         return failed_at_end(run, &look, code_without_holder(look.status));

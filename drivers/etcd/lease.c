@@ -393,10 +393,12 @@ void lease_session_over(struct driver *driver, struct session *session)
 }
 
 /* The servers refuse to grant it, or to join it. A claim that is READY waits for its proof, and would lose its place: "too many
- * requests", which is usual behind a change of the leader, passes. */
+ * requests", which is usual behind a change of the leader, passes, or it does not within connect_timeout. */
 void lease_refused(struct driver *driver, struct session *session, const struct call *call)
 {
-    bool passes = fault_is_doubtful(call) && !fault_is_no_space(call);
+    int64_t patience_ns = driver->settings.connect_timeout_ms * NS_PER_MS;
+    bool passes = fault_is_doubtful(call) && !fault_is_no_space(call) &&
+                  now_of(driver) - session->refused_ns < patience_ns;
     for (struct name *name = driver->names, *next; name != NULL; name = next) {
         next = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {

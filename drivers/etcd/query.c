@@ -122,7 +122,7 @@ void query_cancel(struct driver *driver, mortise_op *op)
     struct query *query = op_query(op);
     mortise_status status = query->written ? MORTISE_INDETERMINATE : MORTISE_CANCELED;
     end(driver, query);
-    if (query->patience.away_ns != 0)
+    if (query->patience.away_ns != 0 && !is_connected(driver))
         fault_unreachable(driver, op, status);
     else
         driver->host->complete(driver->host, op, status);

@@ -122,6 +122,8 @@ void session_end(struct driver *driver, struct session *session)
 static void refused(struct driver *driver, struct session *session, const struct call *call)
 {
     session->retry_ns = now_of(driver) + AGAIN_NS;
+    if (session->refused_ns == 0)
+        session->refused_ns = now_of(driver);
     driver->upcalls->refused(driver, session, call);
 }
 
@@ -132,6 +134,7 @@ static void prove(struct driver *driver, struct session *session, int64_t from_n
     if (until_ns <= session->deadline_ns)
         return;
     session->deadline_ns = until_ns;
+    session->refused_ns = 0;
     driver->upcalls->proven(driver, session);
 }
 

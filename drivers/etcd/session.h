@@ -103,6 +103,7 @@ struct session {
     int64_t deadline_ns; /* 0: nothing is proven */
     int64_t busy_ns;     /* when it was needed last */
     int64_t retry_ns;    /* when to try again what was refused */
+    int64_t refused_ns;  /* since when the servers refuse it; 0: they do not */
     int64_t beat_due_ns;
     int64_t beat_sent_ns;       /* of the beat that is on its way; 0: none */
     int64_t keep_alive_sent_ns; /* of its keep-alive; 0: none, or it proves nothing */

@@ -116,6 +116,9 @@ if holds "$DIR/check" ' shared, permits$'; then
     code run -n --permits 2 "${N}p" -- touch "$DIR/ran"
     same "the third is refused" 75 $GOT
     has_line "said" "$DIR/err" "^mortise: \"${N}p\" is held by .* \(pid $first\) and another for .*, 2 of 2 permits; not waited for\$"
+    code run -w 100ms --permits 2 "${N}p" -- touch "$DIR/ran"
+    same "nor at the end of a wait" 75 $GOT
+    has_line "said" "$DIR/err" "^mortise: \"${N}p\" is held by .* \(pid $first\) and another for .*, 2 of 2 permits; gave up after 100 ms\$"
     code run -n --permits 3 "${N}p" -- touch "$DIR/ran"
     same "another number" 64 $GOT
     has_line "says which number is set, and by whom" "$DIR/err" "permits = 2.*"

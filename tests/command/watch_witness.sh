@@ -73,7 +73,7 @@ asked_once() {
     cat "$DIR/own.conf" >"$DIR/once" &
     [ "$(MORTISE_CONFIG=$DIR/once json "${N}w2" witnessed)" = true ]
 }
-yes "sees that the holder is watched" asked_once
+yes "sees that the holder is watched" until_true asked_once
 
 what "no witness again"
 end_witness

@@ -159,7 +159,7 @@ static void test_held_first(void)
 /* ---- a refusal ---------------------------------------------------------------------------------------------- */
 
 /* The leader has changed, and the next session is not granted. Who has a place in the queue keeps it; who is the first, and only
- * waits for the proof of that session, is told, unless it will pass. */
+ * waits for the proof of that session, is told, unless it will pass, and does so within connect_timeout. */
 static void test_next_refused(void)
 {
     static const struct {
@@ -167,12 +167,15 @@ static void test_next_refused(void)
         int code;
         const char *text;
         bool is_told;
+        int64_t refused_ms; /* for how long */
     } cases[] = {
-        {CLAIM_WAITING, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded",
-         false},
-        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", true},
-        {CLAIM_READY, GRPC_PERMISSION_DENIED, "etcdserver: permission denied", true},
-        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", false},
+        {CLAIM_WAITING, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", false,
+         0},
+        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", true,
+         0},
+        {CLAIM_READY, GRPC_PERMISSION_DENIED, "etcdserver: permission denied", true, 0},
+        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", false, 999},
+        {CLAIM_READY, GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", true, 1000},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct call refusal = {.end = CALL_REFUSED, .code = cases[i].code};
@@ -180,6 +183,8 @@ static void test_next_refused(void)
         mortise_op op = {.kind = MORTISE_OP_ACQUIRE, .name = "a", .name_len = 1, .status = 99};
         begin();
         next.state = SESSION_GRANTING;
+        next.refused_ns = now_of(&driver) - cases[i].refused_ms * NS_PER_MS;
+        driver.settings.connect_timeout_ms = 1000;
         struct claim *claim = make_claim(cases[i].state, MOVE_NONE);
         claim->ttl_ms = 1000;
         claim->lease = OLD_LEASE;

@@ -13,8 +13,12 @@ if state ~= 'shared' and state ~= 'broken' then
 end
 local bar = string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)
 local set, token, remaining = call('get', bar), call('get', KEYS[2]) or '', call('pttl', KEYS[1])
-local spare = set == token and call('pttl', bar) - ARGV[2] / 2 or 0
-if spare > 0 then
+if remaining == -2 then -- before Redis 7.2 it may end while the script runs
+    return -2
+end
+local half = ARGV[2] / 2
+local spare = set == token and call('pttl', bar) - half or 0
+if spare > 0 and spare <= half then -- more is left to it if the clock was set back
     return remaining >= 0 and remaining < spare and remaining or spare
 elseif set ~= 'open' then
     call('set', bar, token, 'px', ARGV[2])
