@@ -46,11 +46,13 @@ size_t group_size(const struct link *link, const struct request *request)
 {
     bool pooled = pg_link_const(link)->pooled;
     if (request == NULL)
-        return pooled ? 800 : 16;
+        return pooled ? 1200 : 16;
     const struct pg_request *mine = pg_request_const(request);
     const struct sql_text *text = &sql_texts[mine->text];
     size_t each = 10 * (size_t)mine->args.count;
     size_t size = 64 + strlen(text->name) + mine->args.bytes + each;
+    if (mine->text == TEXT_SWEEP)
+        size += 64 + strlen(sql_in_order);
     return pooled ? size + strlen(text->text) : size;
 }
 
@@ -122,10 +124,22 @@ bool group_flush(struct link *link)
     return left >= 0;
 }
 
-/* Behind a pooler there is one statement before those of the requests, and one after them if they write. */
-static size_t lead_of(const struct pg_link *mine)
+static bool send_in_order(struct pg_link *mine)
 {
-    return mine->pooled;
+    return PQsendQueryParams(mine->conn, sql_in_order, 0, NULL, NULL, NULL, NULL, 1) == 1;
+}
+
+/* Which goes alone. */
+static bool is_stretch(const struct group *group)
+{
+    return group->count > 0 && pg_request_const(group->requests[0])->text == TEXT_SWEEP;
+}
+
+/* Behind a pooler there is one statement before those of the requests, and one after them if they write. Before a stretch of a
+ * sweep there is one. */
+static size_t lead_of(const struct pg_link *mine, const struct group *group)
+{
+    return (size_t)mine->pooled + is_stretch(group);
 }
 
 static size_t tail_of(const struct pg_link *mine, const struct group *group)
@@ -136,7 +150,9 @@ static size_t tail_of(const struct pg_link *mine, const struct group *group)
 bool group_send(struct link *link, struct group *group)
 {
     struct pg_link *mine = pg_link(link);
-    bool sent = lead_of(mine) == 0 || send_settings(mine);
+    bool sent = !mine->pooled || send_settings(mine);
+    if (sent && is_stretch(group))
+        sent = send_in_order(mine);
     for (size_t i = 0; i < group->count && sent; i++)
         sent = send_statement(mine, pg_request_const(group->requests[i]));
     if (sent && tail_of(mine, group) > 0)
@@ -161,9 +177,9 @@ static void take_clock(struct pg_link *mine, const PGresult *result)
 
 static void note_failure(const struct pg_link *mine, struct group *group, const PGresult *result)
 {
-    size_t at = mine->at - lead_of(mine);
+    size_t lead = lead_of(mine, group), at = mine->at - lead;
     group->failed = true;
-    group->failed_at = mine->at < lead_of(mine) || at > group->count ? group->count : at;
+    group->failed_at = mine->at < lead || at > group->count ? group->count : at;
     fault_read(result, &group->fault);
 }
 
@@ -171,7 +187,7 @@ static void keep_result(struct pg_link *mine, struct group *group, PGresult *res
 {
     ExecStatusType status = PQresultStatus(result);
     bool fine = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
-    size_t lead = lead_of(mine);
+    size_t lead = lead_of(mine, group);
     mine->got = true;
     if (!fine && status != PGRES_PIPELINE_ABORTED && !group->failed)
         note_failure(mine, group, result);
@@ -220,7 +236,8 @@ bool group_result(struct link *link, PGresult *result)
         return true;
     }
     PQclear(result);
-    bool whole = group->failed || mine->at == lead_of(mine) + group->count + tail_of(mine, group);
+    bool whole =
+        group->failed || mine->at == lead_of(mine, group) + group->count + tail_of(mine, group);
     mine->at = 0;
     mine->got = false;
     if (!whole || mine->unconfirmed) {

@@ -87,7 +87,9 @@ const char sql_make_alone[] =
     "ELSE ', '" AND_TEXT "pg_catalog.current_setting('search_path') END" AND_TEXT "', pg_temp', "
 const char sql_path[] = "SELECT " PATH("$1") "$2)";
 
-/* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
+/* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. No plan is to read a whole
+ * table, because each row is found by its name. The planner would do so while a table is small: that plan stays in use when the
+ * table has grown, and a new one would be the same until the table is analyzed. */
 const char sql_identify[] =
     "WITH found AS (" HAVE_LOCK "), asked AS (SELECT CASE WHEN $4" DIFFERS "'' THEN $4 "
     "WHEN (SELECT pg_catalog.count(*) FROM found)" EQUALS
@@ -110,6 +112,7 @@ const char sql_identify[] =
     "pg_catalog.set_config('default_transaction_isolation', 'read committed', false), "
     "pg_catalog.set_config('jit', 'off', false), "
     "pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false), "
+    "pg_catalog.set_config('enable_seqscan', 'off', false), "
     "pg_catalog.set_config('synchronous_commit', "
     "CASE WHEN pg_catalog.current_setting('synchronous_commit')" EQUALS "'off' THEN 'on' "
     "ELSE pg_catalog.current_setting('synchronous_commit') END, false), "
@@ -130,8 +133,11 @@ const char sql_settings[] =
     "SELECT pg_catalog.set_config('lock_timeout', $1, true), "
     "pg_catalog.set_config('statement_timeout', $2, true), "
     "pg_catalog.set_config('client_min_messages', 'warning', true), "
+    "pg_catalog.set_config('jit', 'off', true), "
+    "pg_catalog.set_config('enable_seqscan', 'off', true), "
     "CASE WHEN pg_catalog.current_setting('synchronous_commit')" EQUALS "'off' "
     "THEN pg_catalog.set_config('synchronous_commit', 'on', true) END, " PATH("$3") "true)";
+const char sql_in_order[] = "SELECT pg_catalog.set_config('enable_sort', 'off', true)";
 const char sql_in_time[] =
     "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
 
@@ -317,23 +323,25 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                          "WHERE key = 'sweep' AND length(value) <= 1024 "
                          "AND value ~ '^([0-9a-f][0-9a-f])*$'), " LAZY,
                          "mortise_sweep_turn", "n"},
-    /* A stretch goes to the last of 2,000 names, or of 512 old ones. A table that is one stretch has no note. */
-    [TEXT_SWEEP] = {"WITH last AS (SELECT name FROM mortise_lock WHERE name > $1 "
-                    "ORDER BY name OFFSET 1999 LIMIT 1), "
-                    "found AS (SELECT name FROM mortise_lock WHERE name > $1 "
-                    "AND name <= coalesce((SELECT name FROM last), " BEHIND_ALL ") "
-                    "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
-                    "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED), "
-                    "stretch AS (SELECT coalesce("
-                    "(SELECT name FROM found ORDER BY name OFFSET 511 LIMIT 1), "
-                    "(SELECT name FROM last)) AS upto), "
-                    "noted AS (INSERT INTO mortise_meta(key, value) "
-                    "SELECT 'sweep', coalesce(pg_catalog.encode(upto, 'hex'), '') FROM stretch "
-                    "WHERE $1 <> '' OR upto IS NOT NULL "
-                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value), "
-                    "gone AS (DELETE FROM mortise_lock WHERE name IN (SELECT name FROM found)) "
-                    "SELECT upto, " LAZY " FROM stretch",
-                    "mortise_sweep", "b"},
+    /* A stretch goes to the last of 2,000 names, or of 512 old ones. A table that is one stretch has no note. Whatever the
+     * statistics say, it is read by the index: sql_in_order is before it, and a join with `found` could read the whole index. */
+    [TEXT_SWEEP] =
+        {"WITH last AS (SELECT name FROM mortise_lock WHERE name > $1 "
+         "ORDER BY name OFFSET 1999 LIMIT 1), "
+         "found AS (SELECT name FROM mortise_lock WHERE name > $1 "
+         "AND name <= coalesce((SELECT name FROM last), " BEHIND_ALL ") "
+         "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
+         "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED), "
+         "stretch AS (SELECT coalesce("
+         "(SELECT name FROM found ORDER BY name OFFSET 511 LIMIT 1), "
+         "(SELECT name FROM last)) AS upto), "
+         "noted AS (INSERT INTO mortise_meta(key, value) "
+         "SELECT 'sweep', coalesce(pg_catalog.encode(upto, 'hex'), '') FROM stretch "
+         "WHERE $1 <> '' OR upto IS NOT NULL "
+         "ON CONFLICT (key) DO UPDATE SET value = excluded.value), "
+         "gone AS (DELETE FROM mortise_lock WHERE name = ANY (ARRAY(SELECT name FROM found))) "
+         "SELECT upto, " LAZY " FROM stretch",
+         "mortise_sweep", "b"},
 };
 
 unsigned sql_oid(char letter)

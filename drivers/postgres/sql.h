@@ -51,8 +51,10 @@ extern const struct sql_text sql_texts[TEXT_COUNT];
 extern const char sql_identify[];
 extern const char sql_layout[]; /* -> layout */
 extern const char
-    sql_settings[];              /* lock time-out, statement time-out, schema: of one transaction */
-extern const char sql_path[];    /* schema, whether for one transaction only */
+    sql_settings[];           /* lock time-out, statement time-out, schema: of one transaction */
+extern const char sql_path[]; /* schema, whether for one transaction only */
+extern const char
+    sql_in_order[]; /* no plan of this transaction's sorts where an index has the order */
 extern const char sql_in_time[]; /* an instant -> clock; fails (division by zero) after it */
 extern const char sql_make_begin[], sql_make_end[];
 extern const char sql_make_lock[];  /* one client makes tables at a time */
