@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the host ------------------------------------------------------------------------------------ */
 
@@ -46,8 +47,17 @@ static bool host_resolve(mortise_host *host, const char *node, const char *port,
     return true;
 }
 
-static mortise_host host = {
-    .size = sizeof(host), .now = host_now, .random = host_random, .resolve = host_resolve};
+static void host_closing(mortise_host *host, int fd)
+{
+    (void)host;
+    (void)fd;
+}
+
+static mortise_host host = {.size = sizeof(host),
+                            .now = host_now,
+                            .random = host_random,
+                            .resolve = host_resolve,
+                            .closing = host_closing};
 
 /* ---- the dialect --------------------------------------------------------------------------------- */
 
@@ -90,7 +100,57 @@ static struct request *sweep_noted(struct remote *sweeper)
     return request;
 }
 
+/* Each group fails, in a way that would go again. */
+
+static int sends;
+
+static bool is_open(const struct link *link, enum lane lane)
+{
+    (void)lane;
+    return link->group_count == 0;
+}
+
+static size_t no_size(const struct link *link, const struct request *request)
+{
+    (void)link;
+    (void)request;
+    return 0;
+}
+
+static bool is_there(struct link *link)
+{
+    return link->fd >= 0;
+}
+
+static short wants_to_read(const struct link *link)
+{
+    (void)link;
+    return POLLIN;
+}
+
+static bool send_noted(struct link *link, struct group *group)
+{
+    sends++;
+    return link->fd >= 0 && group->count > 0;
+}
+
+static void roll_back(struct link *link, short events)
+{
+    (void)events;
+    flight_group(link)->failed = true;
+    flight_group(link)->fault =
+        (struct fault){.base.status = MORTISE_BACKEND, .flags = FAULT_AGAIN};
+    flight_done(link);
+}
+
 static const struct remote_dialect dialect = {.name = "test",
+                                              .group_max = 1,
+                                              .events = wants_to_read,
+                                              .come_in = roll_back,
+                                              .is_there = is_there,
+                                              .is_open = is_open,
+                                              .size = no_size,
+                                              .send = send_noted,
                                               .connect = connect_noted,
                                               .close = close_nothing,
                                               .where = where,
@@ -359,6 +419,23 @@ static void test_sweep_and_close(void)
     end();
 }
 
+/* What is on its way when the client closes fails, and would go again: it is over all the same. */
+static void test_rolled_back_in_close(void)
+{
+    int ends[2];
+    begin_sweep();
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    CU_ASSERT_EQUAL(write(ends[1], "x", 1), 1); /* the answer is there */
+    CU_ASSERT_FATAL(link_poll(&main_link, ends[0]));
+    sends = 0;
+    remote_go(remote);
+    CU_ASSERT_EQUAL(sends, 1);
+    remote_close(remote);
+    CU_ASSERT_EQUAL(sends, 1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* One that begins with the close goes on. */
 static void test_last_sweep(void)
 {
@@ -391,6 +468,7 @@ int main(void)
         {"sweeps that end", test_sweeps_that_end},
         {"stretches of a sweep", test_stretches},
         {"a close ends a sweep", test_sweep_and_close},
+        {"a sweep that fails in a close", test_rolled_back_in_close},
         {"a sweep that begins with the close", test_last_sweep},
         CU_TEST_INFO_NULL,
     };

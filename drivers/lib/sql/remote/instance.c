@@ -104,6 +104,7 @@ static void finish_work(struct remote *remote)
             return;
         poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
         link_turn(main, &fd, 1);
+        sweep_turn(remote); /* a statement of a sweep may be queued to go again */
         remote_go(remote);
     }
 }
