@@ -20,7 +20,7 @@
  * | FROM | how far did the last sweep get?         | END                                                    |
  * | END  | where does the stretch end?             | LOOK                                                   |
  * | LOOK | which rows of it are old? Locks none    | some: DROP; none: *next*                               |
- * | DROP | deletes those, if they are still free   | *next*                                                 |
+ * | DROP | deletes those, if they are still free   | *next*; also if one stays locked for lock_timeout      |
  * | NOTE | writes how far it got                   | END, after a pause; or over, if that is the first name |
  *
  * *Next* is END, after a pause, every fourth time NOTE. A client that closes notes each time: its time may be over soon. The
@@ -211,11 +211,14 @@ static void swept(struct request *request)
         sweep_over(request);
 }
 
-/* It goes on without a note, which needs a right that the user may lack. */
+/* It goes on without a note, which needs a right that the user may lack; and behind old rows one of which another session keeps
+ * locked: if that never ends, all sweeps would end there. */
 static void failed(struct request *request, const struct fault *fault)
 {
+    enum text_id id = my_request(request)->id;
     bool lost = (fault->flags & FAULT_RESET) != 0;
-    if (my_request(request)->id == TEXT_SWEEP_NOTE && !lost)
+    bool locked = id == TEXT_SWEEP_DROP && (fault->flags & FAULT_WAITED) != 0;
+    if ((id == TEXT_SWEEP_NOTE || locked) && !lost)
         swept(request);
     else
         sweep_failed(request, fault);

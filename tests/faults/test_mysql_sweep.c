@@ -88,6 +88,28 @@ static void test_taken(void)
     mortise_close(other, NULL);
 }
 
+/* A row that another session keeps locked is left for the next time, as those that were to be deleted with it. The sweep goes
+ * on behind it. */
+static void test_locked(void)
+{
+    struct test_process session;
+    make_tables();
+    ask("INSERT INTO mortise_lock(" ROW_COLUMNS ") VALUES ('locked', " ROW_OLD "), ('z', " ROW_OLD
+        ")");
+    ask("INSERT INTO mortise_lock(" ROW_COLUMNS ") "
+        "SELECT CONCAT('young-', seq), UNIX_TIMESTAMP() * 1000000, 0, 0, 0 FROM seq_1_to_2500");
+    mortise_client *client = open_client("", PATIENT "lock_timeout = 100ms\n");
+    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT_FATAL(
+        session_begin(&session, "SELECT 1 FROM mortise_lock WHERE name = 'locked' FOR UPDATE"));
+    sweeps(client, UNSWEPT " AND name = 'z'", "0");
+    CU_ASSERT_STRING_EQUAL(ask(UNSWEPT), "1");
+    session_end(&session);
+    sweeps(client, UNSWEPT, "0");
+    mortise_close(client, NULL);
+    ask("DELETE FROM mortise_lock WHERE name LIKE 'young-%'");
+}
+
 /* A user that cannot write how far it got sweeps all the same. */
 static void test_swept_without_note(void)
 {
@@ -115,6 +137,7 @@ int main(int argc, char **argv)
         {"a sweep that was given up", test_swept_on},
         {"a close in a sweep", test_closed},
         {"a row that is taken meanwhile", test_taken},
+        {"a row that is locked", test_locked},
         {"a sweep without the right to note it", test_swept_without_note},
         CU_TEST_INFO_NULL,
     };
