@@ -4,7 +4,8 @@
  *
  * No index tells which rows are old, so it is a scan of the table. The dialect reads a stretch of names after the other, with a
  * pause between them, and notes in the database behind which name the next one begins. So whoever shares the connection waits
- * for one stretch, however large the table is, and what a client leaves when it ends is done by the next that sweeps. */
+ * for one stretch, however large the table is, and what a client leaves when it ends is done by the next that sweeps. Names count
+ * that are there: while an old snapshot keeps deleted rows from being cleaned away, a stretch reads those, too. */
 #include "remote.h"
 
 #include <string.h>
