@@ -43,6 +43,17 @@ class Clean(Case):
         self.check(client, earlier, arguments=["slack=100"])
         self.check(client, earlier, arguments=["slack=99"], outlived=1)
 
+    def test_renewed_soon_after_a_stop(self):
+        """The process goes on before the deadline, and has no processor until that has passed."""
+        client = Client(pid=85)
+        lease = client.grant(10, 1)
+        client.renew(1020, lease, deadline=1900)
+        client.release(1600, lease)
+        client.close()
+        stop = run({"event": "stopped", "at_ns": 900 * MS, "until_ns": 990 * MS, "pid": 85})
+        self.check(client, stop, arguments=["slack=100"])
+        self.check(client, stop, arguments=["slack=30"], outlived=1)
+
     def test_stopped_holder(self):
         """Its deadline ends what it holds, whatever it writes when it goes on."""
         one, other = Client(), Client()
