@@ -90,7 +90,8 @@ slowest() {
     done
 }
 
-# left_out LOG: what tests that passed did not check, because this system or this user may not do it, each once. A driver that
+# left_out LOG: what tests say that they did not check, because this system or this user may not do it, or a program is not
+# there, each once. They say "(skipped: WHY)", or on a line of its own "left out: WHAT" or "not checked …: WHAT". A driver that
 # lacks something is another matter.
 left_out() {
     sed -nE 's/.*\((skipped: [^)]*)\).*/\1/p; s/^.*((left out|not checked[^:]*): .*)$/\1/p' "$1" 2>/dev/null |

@@ -49,7 +49,7 @@ static void test_ipv6(void)
 {
     char url[100];
     if (six.port == 0) {
-        puts("skipped: this host has no ::1");
+        puts("(skipped: this host has no ::1)");
         return;
     }
     snprintf(url, sizeof url, "redis://[::1]:%d", six.port);

@@ -63,7 +63,7 @@ static void test_boottime(void)
     }
     CU_ASSERT_EQUAL_FATAL(waitpid(outer, &status, 0), outer);
     if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
-        fprintf(stderr, "    skipped: no time namespace to be had ");
+        fprintf(stderr, " (skipped: no time namespace can be made here) ");
     else
         CU_ASSERT_EQUAL(status, 0);
 }
