@@ -83,7 +83,8 @@ static void on_state(mortise_lease *lease, mortise_lease_state state, void *user
     if (state == MORTISE_STATE_LOST && mortise_state(lease) != MORTISE_STATE_LOST)
         sched_fail("LOST was reported, and mortise_state() says that the lease is held");
     watched->lost = state == MORTISE_STATE_LOST;
-    check_kept(watched, state == MORTISE_STATE_HELD);
+    check_kept(watched, state == MORTISE_STATE_HELD ||
+                            (state == MORTISE_STATE_SUSPECT && !watched->in_time));
     react(watched, lease);
     check_alive(watched->opened, "on_state");
 }

@@ -361,6 +361,11 @@ bool plan_has_late_requests(const struct plan *plan)
     return false;
 }
 
+bool plan_is_slow(const struct plan *plan, int64_t ms)
+{
+    return ms <= 40 * plan->latency_ms;
+}
+
 /* ---- text ---- */
 
 static const char *const words[] = {

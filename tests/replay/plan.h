@@ -145,6 +145,8 @@ void plan_make(struct plan *plan, enum plan_driver driver, uint64_t seed, uint64
 void plan_reschedule(struct plan *plan, uint64_t schedule);
 /* A request may travel for longer than the ttl: nobody releases what it acquires. */
 bool plan_has_late_requests(const struct plan *plan);
+/* Whether an answer may take that long without any fault: others of the client go first, each in several ways. */
+bool plan_is_slow(const struct plan *plan, int64_t ms);
 /* One line without a newline. Returns text. */
 char *plan_step_text(const struct step *step, char *text, size_t size);
 void plan_print(const struct plan *plan);

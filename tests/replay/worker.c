@@ -28,6 +28,12 @@ static unsigned bit(mortise_status status)
     return 1u << (unsigned)-(int)status;
 }
 
+/* An extension has a sixth of the time that is left: of 100 ms that is soon over, and the lease is suspect. */
+static bool may_extend_late(void)
+{
+    return run_world.plan.latency_ms > 1;
+}
+
 void check_status(enum call call, mortise_status status, const struct opened *opened,
                   const mortise_error *error)
 {
@@ -42,7 +48,10 @@ void check_status(enum call call, mortise_status status, const struct opened *op
         [CALL_DOWNGRADE] = away | bit(MORTISE_OK) | bit(MORTISE_LOST) | bit(MORTISE_INVALID),
         [CALL_QUERY] = away | bit(MORTISE_OK)};
     unsigned allowed = may[call];
-    if (call == CALL_EXTEND && run_world.plan.latency_ms > 1) /* its sixth of 100 ms is soon over */
+    bool slow = call != CALL_NOWAIT && plan_is_slow(&run_world.plan, run_world.plan.unreachable_ms);
+    if (slow) /* the core waits no longer for an answer */
+        allowed |= bit(MORTISE_INDETERMINATE) | bit(MORTISE_UNREACHABLE);
+    if (call == CALL_EXTEND && may_extend_late())
         allowed |= bit(MORTISE_INDETERMINATE) | bit(MORTISE_UNREACHABLE);
     if (opened->closing) /* the close releases the leases too, and cancels what is under way */
         allowed |= bit(MORTISE_CLOSED) | bit(MORTISE_INVALID) | bit(MORTISE_UNREACHABLE) |
@@ -78,6 +87,7 @@ static mortise_options options_of(const struct worker *worker, const struct step
     options.user_data = watched;
     watched->keeps =
         (!run_world.plan.faults || run_world.calm) && !step->no_renew && step->max_hold_ms == 0;
+    watched->in_time = run_world.calm || !plan_is_slow(&run_world.plan, run_world.plan.ttl_ms);
     return options;
 }
 
@@ -303,6 +313,7 @@ static void release(struct slot *slot, enum plan_what how)
 static void extend(struct slot *slot, int64_t ttl_ms)
 {
     mortise_error error;
+    slot->watched->in_time &= !may_extend_late();
     mortise_status status = mortise_extend(slot->lease, ttl_ms, &error);
     sched_trace("extend %s: %s", name_text(slot->name), mortise_status_name(status));
     check_status(CALL_EXTEND, status, slot->opened, &error);

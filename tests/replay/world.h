@@ -42,6 +42,7 @@ struct watched {
     bool released_inside; /* a callback released it */
     bool lost;            /* LOST was reported, which is final */
     bool keeps;           /* it is renewed, and there are no faults, or no more */
+    bool in_time;         /* if it keeps: each answer is there within the sixth of the ttl that it has */
     int name;
 };
 
