@@ -191,10 +191,10 @@ struct claim {
     uint64_t token_floor, token;
     int64_t ttl_ms;
     struct patience patience; /* of its op */
-    int64_t from_ns;  /* before the look that showed it first was sent */
-    int64_t ends_ns;  /* when it is over if nobody renews it; NEVER: an op waits for it */
-    int64_t look_ns;  /* HELD: when to watch its own key; NEVER: it is watched */
-    int64_t retry_ns; /* when to try again what failed; 0: nothing did */
+    int64_t from_ns;          /* before the look that showed it first was sent */
+    int64_t ends_ns;          /* when it is over if nobody renews it; NEVER: an op waits for it */
+    int64_t look_ns;          /* HELD: when to watch its own key; NEVER: it is watched */
+    int64_t retry_ns;         /* when to try again what failed; 0: nothing did */
     size_t last_len;
     char last[CONTENDER_MAX]; /* of its key: what follows the name's */
 };

@@ -175,8 +175,8 @@ struct link {
     bool wanted;
     struct look_up look_ups[ENDPOINTS_MAX]; /* one for each endpoint */
     unsigned attempts;                      /* since it was last UP for a while */
-    size_t tries; /* endpoints that were given up, ever; if there is but one, its addresses; */
-    size_t round; /* and after how many each has had its turn */
+    size_t tries;    /* endpoints that were given up, ever; if there is but one, its addresses; */
+    size_t round;    /* and after how many each has had its turn */
     int64_t due_ns;  /* DOWN: the next attempt; else: until when the attempt must be UP */
     int64_t up_ns;   /* since when it is, or was, UP */
     int64_t look_ns; /* when to look whether an answer has come: see LOOKS */

@@ -102,10 +102,11 @@ struct driver {
     int64_t begin_ns;    /* when to make a session; NEVER: there is one, or names are looked up */
     int64_t away_ns;     /* since when there is no connection; 0: there is one */
     int64_t away_due_ns; /* when to look for calls that have waited long enough for one */
-    int refused;         /* why the servers refuse us (a code of the library); 0: they do not, or it is not known again yet */
-    int64_t refused_ns;  /* since when; 0: they do not. A session is connected before it is refused, and the reply that says so may
-                          * be lost with its connection, so only an answer to a request ends it */
-    char trouble[160];   /* why there is no session, in words */
+    /* A session is connected before it is refused, and the reply that says so may be lost with its connection. So only an answer
+     * to a request ends it. */
+    int refused;        /* why the servers refuse us (a code of the library); 0: unknown */
+    int64_t refused_ns; /* since when they do; 0: they do not */
+    char trouble[160];  /* why there is no session, in words */
 
     struct name *names;       /* uthash, by folder */
     struct name *next_name;   /* claims_each: where it goes on; NULL: nowhere */

@@ -102,9 +102,9 @@ static void pass_hour(mortise_client *client)
     mortise_request request;
     ask(FORGET_SWEEP);
     atomic_fetch_add(&later_s, 3600);
-    CU_ASSERT_EQUAL(mortise_acquire_async(client, "busy", NULL, note_nothing, NULL, &request,
-                                          &detail),
-                    MORTISE_OK);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(client, "busy", NULL, note_nothing, NULL, &request, &detail),
+        MORTISE_OK);
 }
 
 struct sweeping {
@@ -197,8 +197,8 @@ static void test_swept_on(void)
 {
     make_tables();
     CU_ASSERT_STRING_EQUAL(ask("INSERT INTO mortise_lock(" ROW_COLUMNS
-                               ") VALUES ('before', " ROW_OLD "), ('behind', " ROW_OLD "); "
-                               NOTE_BEFORE "; " NOTED),
+                               ") VALUES ('before', " ROW_OLD "), ('behind', " ROW_OLD
+                               "); " NOTE_BEFORE "; " NOTED),
                            "1");
     mortise_client *client = open_client("", PATIENT);
     CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);

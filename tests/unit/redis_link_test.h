@@ -106,12 +106,14 @@ static inline void server_start(struct server *server, const char *name)
 {
     *server = (struct server){
         .at.sun_family = AF_UNIX, .fd = -1, .info = INFO_7, .kill = ":1\r\n", .id = 10};
-    int length = snprintf(server->at.sun_path, sizeof server->at.sun_path, "%.80s/%s", folder, name);
+    int length =
+        snprintf(server->at.sun_path, sizeof server->at.sun_path, "%.80s/%s", folder, name);
     CU_ASSERT_FATAL(length > 0 && (size_t)length < sizeof server->at.sun_path);
     unlink(server->at.sun_path); /* of a test that has failed */
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     CU_ASSERT_FATAL(server->listener >= 0 &&
-                    bind(server->listener, (struct sockaddr *)&server->at, sizeof server->at) == 0 &&
+                    bind(server->listener, (struct sockaddr *)&server->at, sizeof server->at) ==
+                        0 &&
                     listen(server->listener, 16) == 0);
 }
 

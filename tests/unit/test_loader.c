@@ -325,8 +325,7 @@ static void test_findings(void)
         " | note: the config has no section [sink], so its defaults are used, and nothing reads "
         "[sink-prod], which has \"servers\"; if that is the one, call it [sink]";
 
-    found("[other]\npath = x\n[sink-prod]\nservers = a:1\n[sink-old]\nservers = b\n", "sink",
-          said);
+    found("[other]\npath = x\n[sink-prod]\nservers = a:1\n[sink-old]\nservers = b\n", "sink", said);
     found("[layer]\nbelow = sink\n[sink-prod]\nservers = a:1\n", "layer", said);
     found("[sink]\n[sink-prod]\nservers = a:1\n", "sink", "");
     found("[sink:prod]\nservers = a:1\n[sink-prod]\nservers = b\n", "sink:prod", "");
