@@ -102,6 +102,6 @@ for language, text in blocks(readme):
             if command not in LEFT_OUT:
                 run(command, STEPS.pop(command))
 assert sorted(done) == ["", "", "c", "diff", "ini", "python", "sh", "sh"] and not STEPS, f"the pages have {done}, and not {STEPS}"
-url = re.search(r"`(mortise -C sqlite:[^`]* run) …`", readme).group(1)
+url = re.search(r"`(mortise -C 'sqlite:[^`]* run) …`", readme).group(1)
 run(f"{url} x -- echo held", "^held$")
 redis_url()
