@@ -184,7 +184,7 @@ static void mark_passes(size_t since, size_t until, int64_t from_ns, int64_t to_
             turns[i].overtakes = true;
 }
 
-/* Who is not granted anything any more waits until it gives up, or to the end. */
+/* A process that gets no further grant has waited until it gave up, or until the end of the round. */
 static void mark_those_before_the_end(unsigned file, size_t since, int64_t released_ns)
 {
     int64_t asked_ns = INT64_MAX, until_ns = INT64_MIN;
