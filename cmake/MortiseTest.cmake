@@ -122,6 +122,12 @@ if(MORTISE_REQUIRE_ALL)
     list(APPEND MORTISE_TEST_ENVIRONMENT "MORTISE_REQUIRE_ALL=1")
 endif()
 
+# mortise_objects(VARIABLE TARGET INCLUDE|EXCLUDE regex): sets VARIABLE to those objects of TARGET, a module or a program, whose source
+# file matches /regex.c: a test has them from there, so that they are compiled once.
+function(mortise_objects VARIABLE TARGET WHICH REGEX)
+    set(${VARIABLE} "$<FILTER:$<TARGET_OBJECTS:${TARGET}>,${WHICH},/(${REGEX})[.]c[.]o$>" PARENT_SCOPE)
+endfunction()
+
 # mortise_left_out(what why): a part of the tests that cannot be built here.
 function(mortise_left_out what why)
     if(MORTISE_REQUIRE_ALL)

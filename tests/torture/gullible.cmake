@@ -28,9 +28,8 @@ gullible_copy(session.c
     "    read_key(driver, session);\n}\n\nstatic void beat"
     "    if (counts)\n        prove(driver, session, call->sent_ns, ttl_s * 1000 * NS_PER_MS);\n    read_key(driver, session);\n}\n\nstatic void beat"
     "session->asked_term != session->term) { /*" "session->asked_term == 0) { /*")
-file(GLOB gullible_sources CONFIGURE_DEPENDS "${folder}/*.c")
-list(FILTER gullible_sources EXCLUDE REGEX "/(module|session)\\.c$")
+mortise_objects(others module_etcd EXCLUDE "module|session")
 pkg_check_modules(gullible REQUIRED QUIET IMPORTED_TARGET libnghttp2 openssl)
 mortise_module(gullible KIND test LIBRARIES PkgConfig::gullible
-    SOURCES ${gullible_sources} "${gullible_folder}/module.c" "${gullible_folder}/session.c")
+    SOURCES ${others} "${gullible_folder}/module.c" "${gullible_folder}/session.c")
 target_include_directories(module_gullible PRIVATE "${folder}")
