@@ -56,13 +56,13 @@ count() {
     echo "${number:-0}"
 }
 
-# build_ahead: builds the trees of both sanitizers in the background, with the processor time that the plain tests leave.
+# build_ahead PRESET…: builds the trees of sanitizers in the background, with the processor time that the tests leave.
 build_ahead() {
     # shellcheck disable=SC2016 # the inner shell expands these
-    setsid nice -n 19 sh -c 'root=$1 require_all=$2; . "$root/cmake/build.sh"
-        build_tree "$root/build-test-asan" asan-ubsan "-DMORTISE_REQUIRE_ALL=$require_all"
-        build_tree "$root/build-test-tsan" tsan "-DMORTISE_REQUIRE_ALL=$require_all"' \
-        sh "$root" "$require_all" </dev/null >/dev/null 2>&1 &
+    setsid nice -n 19 sh -c 'root=$1 require_all=$2; shift 2; . "$root/cmake/build.sh"
+        for preset; do
+            build_tree "$root/build-test-${preset%-ubsan}" "$preset" "-DMORTISE_REQUIRE_ALL=$require_all"
+        done' sh "$root" "$require_all" "$@" </dev/null >/dev/null 2>&1 &
     ahead=$!
     trap 'end_build_ahead' EXIT
     trap 'exit 130' INT
@@ -72,8 +72,13 @@ build_ahead() {
 # end_build_ahead: what is not built by now is built in the foreground. A busy machine leaves the background no time.
 end_build_ahead() {
     [ -n "$ahead" ] || return 0
-    kill -TERM -- "-$ahead" 2>/dev/null || true
+    kill -TERM "-$ahead" 2>/dev/null || true # dash takes no "--" behind a signal's name
     wait "$ahead" 2>/dev/null || true
+    tries=50 # where nobody reaps orphans a group never ends
+    while [ $tries -gt 0 ] && kill -0 "-$ahead" 2>/dev/null; do
+        sleep 0.1
+        tries=$((tries - 1))
+    done
     ahead=''
 }
 
@@ -103,6 +108,7 @@ left_out() {
 run_suite() {
     name=$1 preset=$2 folder=$3
     shift 3
+    end_build_ahead
     began=$(date +%s)
     echo "== $name: building"
     if ! build_tree "$folder" "$preset" "-DMORTISE_REQUIRE_ALL=$require_all"; then
@@ -110,9 +116,10 @@ run_suite() {
         return 0
     fi
     build_seconds=$(seconds_since "$began")
-    if [ "$name" = plain ] && [ "$sanitize" = yes ]; then
-        build_ahead
-    fi
+    case $sanitize,$preset in
+    yes,debug) build_ahead asan-ubsan tsan ;;
+    yes,asan-ubsan) build_ahead tsan ;;
+    esac
     echo "== $name: testing"
     began=$(date +%s)
     report=$folder/report.xml log=$folder/ctest.log
@@ -162,7 +169,6 @@ fi
 # shellcheck disable=SC2086 # words
 run_suite plain debug "$root/build-test" ctest $plain_tier "$@"
 if [ "$sanitize" = yes ]; then
-    end_build_ahead
     if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # two seeds of a torture, not five: sanitizers find what is wrong in each of them
         export MORTISE_TORTURE_SEEDS="${MORTISE_TORTURE_SEEDS:-1}"
     fi
