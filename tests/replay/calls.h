@@ -37,6 +37,8 @@ void calls_set_wall(int process, int64_t offset_ns);
 
 /* timeout_ns -1: for ever. */
 int calls_epoll_wait(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns);
+/* The file of fd has another number, too. */
+void calls_timer_moved(int fd, int moved);
 
 /* ---- calls_disk.c ---- */
 

@@ -152,7 +152,10 @@ static int call_fcntl(int fd, int command, void *argument)
     const struct file *file = file_of(fd);
     if (file && (command == F_SETLK || command == F_SETLKW || command == F_GETLK))
         return lock_file(file, command, argument);
-    return real()->fcntl(fd, command, argument);
+    int result = real()->fcntl(fd, command, argument);
+    if (command == F_DUPFD_CLOEXEC && result >= 0)
+        calls_timer_moved(fd, result);
+    return result;
 }
 
 #define ARGUMENT_OF(last)                                                                          \

@@ -88,6 +88,14 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itime
     return 0;
 }
 
+/* Who gives a descriptor another number uses that one from then on. */
+void calls_timer_moved(int fd, int moved)
+{
+    struct timer *timer = sched_on() ? timer_of(fd) : NULL;
+    if (timer)
+        timer->fd = moved;
+}
+
 /* ---- read and write ---- */
 
 static bool is_empty(const void *address)

@@ -7,6 +7,7 @@
 #include "sched.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -151,7 +152,9 @@ static void toy_sound(void)
     struct epoll_event event = {.events = EPOLLIN};
     int64_t before = now_ns();
     poke_fd = eventfd(0, EFD_NONBLOCK);
-    int epoll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
+    int epoll = epoll_create1(0), low = timerfd_create(CLOCK_MONOTONIC, 0);
+    int timer = fcntl(low, F_DUPFD_CLOEXEC, 100);
+    close(low);
     epoll_ctl(epoll, EPOLL_CTL_ADD, poke_fd, &event);
     check(epoll_wait(epoll, &event, 1, 50) == 0, "an event without a write");
     check(now_ns() - before >= 50 * MS, "epoll_wait() came back too early");
