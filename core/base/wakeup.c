@@ -1,23 +1,11 @@
 /* wakeup.c - an epoll set with an event. See wakeup.h. */
 #include "base/wakeup.h"
+#include "base/high_fd.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#define HIGH 500 /* and below FD_SETSIZE, for applications that use select() */
-
-/* The same descriptor with a high number, if the limit on numbers permits one. */
-static int move_up(int fd)
-{
-    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
-    if (high < 0)
-        return fd;
-    close(fd);
-    return high;
-}
 
 static bool change(struct wakeup *wakeup, int operation, bool raised)
 {
@@ -27,7 +15,7 @@ static bool change(struct wakeup *wakeup, int operation, bool raised)
 
 static bool add_event(struct wakeup *wakeup, bool raised)
 {
-    wakeup->event = move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    wakeup->event = high_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (wakeup->event >= 0 && change(wakeup, EPOLL_CTL_ADD, raised))
         return true;
     if (wakeup->event >= 0)
@@ -39,7 +27,7 @@ static bool add_event(struct wakeup *wakeup, bool raised)
 bool wakeup_open(struct wakeup *wakeup)
 {
     *wakeup = WAKEUP_CLOSED;
-    wakeup->epoll = move_up(epoll_create1(EPOLL_CLOEXEC));
+    wakeup->epoll = high_fd(epoll_create1(EPOLL_CLOEXEC));
     if (wakeup->epoll >= 0 && add_event(wakeup, false))
         return true;
     wakeup_close(wakeup);

@@ -2,8 +2,8 @@
  *
  * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
  * event is no write to a descriptor, which may be a file of the application by now: an eventfd is always writable, and the epoll
- * set is asked to report that, or not to. And both have high numbers, which a program that closes everything does not get next:
- * if an epoll set of the application has the one number, and a descriptor in it the other, nothing shows that they are not ours. */
+ * set is asked to report that, or not to. And both have high numbers (high_fd.h): if an epoll set of the application has the one
+ * number, and a descriptor in it the other, nothing shows that they are not ours. */
 #ifndef MORTISE_CORE_BASE_WAKEUP_H
 #define MORTISE_CORE_BASE_WAKEUP_H
 

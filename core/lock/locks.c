@@ -1,5 +1,6 @@
 /* locks.c - the names of a client and the common ends of what is done under its lock; see locks.h. */
 #include "lock/locks.h"
+#include "base/high_fd.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,13 @@ static bool arm(int timer, int64_t due_ns)
     return timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) == 0;
 }
 
-/* If the timer cannot be set, the application has closed it, and its number may be another file's: it is left alone. */
+int locks_make_timer(void)
+{
+    return high_fd(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+}
+
+/* If the timer cannot be set, the application has closed it, and its number may be another file's: it is left alone. A timer of the
+ * application would be set; but it has not our number, which is high. */
 void locks_arm_locked(struct locks *locks, int64_t due_ns)
 {
     struct watchdog *watchdog = &locks->watchdog;
@@ -97,7 +104,7 @@ void locks_arm_locked(struct locks *locks, int64_t due_ns)
     watchdog->armed_ns = due_ns;
     if (arm(watchdog->timer, due_ns))
         return;
-    watchdog->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    watchdog->timer = locks_make_timer();
     arm(watchdog->timer, due_ns);
     if (had_timer) /* who sleeps without one looks soon */
         watchdog->timer_lost(locks);

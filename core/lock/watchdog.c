@@ -250,7 +250,7 @@ static bool start_locked(struct locks *locks)
     if (locks->watchdog.runs || locks->manual)
         return true;
     if (locks->watchdog.timer < 0)
-        locks->watchdog.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+        locks->watchdog.timer = locks_make_timer();
     if (locks->watchdog.timer < 0)
         return false;
     locks->watchdog.timer_lost = timer_lost_locked;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 static struct rig rig;
@@ -268,6 +269,52 @@ static void test_timer_closed(void)
     }
 }
 
+/* Timers of the application, as an event loop has: more than the library had descriptors under low numbers. */
+#define LOOP_TIMERS 16
+
+static void make_timers(int timers[LOOP_TIMERS])
+{
+    static const struct itimerspec in_an_hour = {.it_value = {3600, 0}};
+    for (int i = 0; i < LOOP_TIMERS; i++) {
+        timers[i] = (int)syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC);
+        CU_ASSERT_FATAL(timers[i] >= 0);
+        CU_ASSERT_EQUAL(timerfd_settime(timers[i], 0, &in_an_hour, NULL), 0);
+    }
+}
+
+/* They still run, and are still there. */
+static void close_timers(const int timers[LOOP_TIMERS])
+{
+    for (int i = 0; i < LOOP_TIMERS; i++) {
+        struct itimerspec left = {.it_value = {0, 0}};
+        CU_ASSERT_EQUAL(timerfd_gettime(timers[i], &left), 0);
+        CU_ASSERT(left.it_value.tv_sec > 3000);
+        CU_ASSERT_EQUAL(syscall(SYS_close, timers[i]), 0);
+    }
+}
+
+/* The same, and then the application makes timers of its own, while nothing is due, and while a renewal is. None is taken for the
+ * library's. */
+static void test_timer_of_application(void)
+{
+    int timers[2][LOOP_TIMERS];
+    mortise_lease *lease;
+    rig_open_real(&rig, "renew_every = 20ms\n");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    for (int i = 0; i < 2; i++) {
+        close_timer(-1);
+        make_timers(timers[i]);
+        if (i == 0)
+            CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+        expect_renewals(lease);
+    }
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    close_timers(timers[0]);
+    close_timers(timers[1]);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -278,6 +325,7 @@ int main(void)
         {"no descriptor is left for an epoll", test_no_epoll},
         {"the watchdog ends once", test_watchdog_ends_once},
         {"the application closes the watchdog's timer", test_timer_closed},
+        {"the application has timers of its own", test_timer_of_application},
         CU_TEST_INFO_NULL,
     };
     return rig_run("threads_own", tests);
