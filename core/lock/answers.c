@@ -44,17 +44,16 @@ void waitlist_pause_locked(struct waitlist *list, int64_t due_ns)
         locks_set_timer_locked(list->locks, &claim->timer, due_ns);
 }
 
+/* All zero: an older driver does not fill new fields, and one that knows nothing of the holder but that there is one says no
+ * more. The room may have been lent for another name before. */
 static struct holder_room *take_room_locked(struct locks *locks)
 {
     struct holder_room *room = locks->free_rooms;
     if (room != NULL)
         locks->free_rooms = room->next;
-    else if ((room = calloc(1, sizeof(*room))) ==
-             NULL) /* zero: older drivers do not fill new fields */
+    else if ((room = malloc(sizeof(*room))) == NULL)
         return NULL;
-    room->info.size = sizeof(room->info);
-    room->info.held = false;
-    room->info.held_ms = -1;
+    room->info = (mortise_info){.size = sizeof(room->info), .held_ms = -1};
     return room;
 }
 

@@ -62,6 +62,35 @@ static void test_unknown_holder(void)
     rig_close(&rig);
 }
 
+/* Of "a" the driver knows the holder, of the others that there is one. */
+static bool busy_by_known_of_a(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    op->info->held = true;
+    if (op->name[op->name_len - 1] == 'a') {
+        snprintf(op->info->host, sizeof(op->info->host), "there");
+        op->info->pid = 7;
+    }
+    tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+    return true;
+}
+
+/* The holder of one name is not named as that of another. */
+static void test_other_name(void)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = busy_by_known_of_a;
+    want(&rig, &got, "a", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "\"a\" is held by there (pid 7)");
+    want(&rig, &got, "b", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "\"b\" is held by another");
+    rig_close(&rig);
+}
+
 static mortise_op *kept;
 
 static bool keep_acquire(mortise_op *op)
@@ -140,6 +169,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"held since an unknown time", test_unknown_since},
         {"held by an unknown holder", test_unknown_holder},
+        {"of another name", test_other_name},
         {"in the backend's queue", test_queued},
         {"no answer", test_no_answer},
         CU_TEST_INFO_NULL,
