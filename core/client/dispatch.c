@@ -7,14 +7,13 @@ int mortise_fd(mortise_client *handle, mortise_status *status)
     mortise_status entered = client_enter(handle, &client, NULL);
     int fd = -1;
     if (entered == MORTISE_OK) {
-        pthread_mutex_lock(&client->pump.lock);
-        client->pump.dispatched = true;
-        pthread_mutex_unlock(&client->pump.lock);
         int pump_fd = pump_epoll(&client->pump);
         if (pump_fd >= 0)
             fd = events_open_fd(&client->events, pump_fd);
         if (fd < 0)
             entered = MORTISE_NOMEM;
+        else
+            pump_dispatched(&client->pump);
         client_leave(client);
     }
     if (status != NULL)

@@ -203,6 +203,8 @@ void wake_list_flush(struct pump *pump, struct wake_list *list);
 void pump_turn(struct pump *pump);
 /* The descriptor that is readable when pump_turn has something to do; -1: none could be had. */
 int pump_epoll(struct pump *pump);
+/* The application has that descriptor, and makes the turns. */
+void pump_dispatched(struct pump *pump);
 /* What was started is not waited for, and its answer is wanted soon. */
 void pump_hurry(struct pump *pump);
 

@@ -402,6 +402,13 @@ void pump_turn(struct pump *pump)
     pthread_mutex_unlock(&pump->lock);
 }
 
+void pump_dispatched(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    pump->dispatched = true;
+    pthread_mutex_unlock(&pump->lock);
+}
+
 int pump_epoll(struct pump *pump)
 {
     pthread_mutex_lock(&pump->lock);

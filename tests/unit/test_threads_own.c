@@ -196,6 +196,26 @@ static void test_no_epoll(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
+/* Then the application cannot dispatch, and nobody waits for it to do so. */
+static void test_no_fd(void)
+{
+    mortise_status status;
+    rig_open_real(&rig, "");
+    struct pump *pump = &rig.client->pump;
+    struct rlimit before = let_nothing_open();
+    CU_ASSERT_EQUAL(mortise_fd(rig.handle, &status), -1);
+    CU_ASSERT_EQUAL(status, MORTISE_NOMEM);
+    setrlimit(RLIMIT_NOFILE, &before);
+    pthread_mutex_lock(&pump->lock);
+    CU_ASSERT_FALSE(pump->dispatched);
+    pthread_mutex_unlock(&pump->lock);
+    CU_ASSERT(mortise_fd(rig.handle, NULL) >= 0);
+    pthread_mutex_lock(&pump->lock);
+    CU_ASSERT_TRUE(pump->dispatched);
+    pthread_mutex_unlock(&pump->lock);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
 /* A close that is tried again does not close a descriptor that is somebody else's by then. */
 static void test_watchdog_ends_once(void)
 {
@@ -323,6 +343,7 @@ int main(void)
         {"calls that a canceled thread makes", test_canceled_calls},
         {"no descriptor is left for the watchdog", test_no_watchdog},
         {"no descriptor is left for an epoll", test_no_epoll},
+        {"no descriptor is left for mortise_fd", test_no_fd},
         {"the watchdog ends once", test_watchdog_ends_once},
         {"the application closes the watchdog's timer", test_timer_closed},
         {"the application has timers of its own", test_timer_of_application},
