@@ -2,7 +2,7 @@
  *
  * Finds the shared object by name in the module path (R11), checks the handshake field by field, reads
  * the module's values by its schema and calls its `open`. Knows no backend. The host table that a module
- * gets is made by the core (host_prepare, in pump.c); the loader only hands it on. */
+ * gets is made by the core (host_prepare, in host.c); the loader only hands it on. */
 #ifndef MORTISE_CORE_LOADER_H
 #define MORTISE_CORE_LOADER_H
 
