@@ -12,7 +12,8 @@
  * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
  *
  * Handles. mortise_client and mortise_lease are opaque handles, not addresses. The library recognises a
- * handle that was closed or released and refuses it (CLOSED, INVALID). It never reuses a handle.
+ * handle that was closed or released and refuses it (CLOSED, INVALID). The same handle may come again, but not before
+ * the 2^31 next ones: do not keep spent handles, and do not use them as keys, for days.
  *
  * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
  * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0), and a struct
@@ -24,8 +25,8 @@
  * a different kind of lock. Fields of a result that the library does not know stay as they are. A struct without
  * `size` never changes its size or the place of a field: it has a reserve, which the library sets to zero.
  *
- * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is
- * suspended. A wait does not: it may end later by as long as the machine was suspended.
+ * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is suspended, and so do
+ * waits. But a call that sleeps may notice late that its wait is over, by at most as long as the machine was suspended.
  *
  * fork. After fork() a client belongs to the parent. In the child, every call on it returns
  * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files. */
@@ -176,9 +177,10 @@ typedef enum mortise_lease_state {
  * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
  * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
  * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
- * or UNREACHABLE. One exception: a release inside a callback (of any client, or that of mortise_on_log()) does not wait
- * for an on_state of that lease that already runs on another thread, because two such callbacks could wait for each other.
- * In that case, use mortise_on_state_runs(). */
+ * or UNREACHABLE. There are two exceptions, in which an on_state of that lease may still run on another thread. A release
+ * inside a callback (of any client, or that of mortise_on_log()) does not wait for it, because two such callbacks could
+ * wait for each other: in that case, use mortise_on_state_runs(). And a release that returns INVALID or CLOSED waits for
+ * nothing: the release or close that came before it has the lease, and waits. */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
