@@ -135,11 +135,19 @@ bool service_start_locked(struct pump *pump)
     return pump->service_runs;
 }
 
+/* The thread would sleep through the driver's timer: that is due earlier, or the machine was suspended meanwhile, for which time
+ * a thread that sleeps sleeps longer. */
+static bool oversleeps_locked(const struct pump *pump)
+{
+    return pump->due_ns + GRACE_NS < pump->service_until_ns ||
+           (pump->service_sleeps && pump->service_until_ns <= clock_now());
+}
+
 void service_attend_locked(struct pump *pump, bool timer)
 {
     bool wanted = pump->unattended > 0;
     if (!wanted && timer && !pump->led && pump->due_ns != MORTISE_NEVER)
-        wanted = !pump->service_runs || pump->due_ns + GRACE_NS < pump->service_until_ns;
+        wanted = !pump->service_runs || oversleeps_locked(pump);
     if (wanted && service_start_locked(pump) && pump->service_sleeps) {
         pump->service_sleeps = false; /* one signal is enough */
         pthread_cond_signal(&pump->service_cond);

@@ -13,6 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define LOOK_NS NS_PER_S        /* how long a leader polls at most, if something will be due */
+#define IDLE_NS (60 * NS_PER_S) /* and if nothing will */
+
 enum sleeper_word { AWAKE, ASLEEP, LEADING, NAMED, DONE };
 
 void sleeper_init(struct sleeper *sleeper, struct pump *pump)
@@ -155,6 +158,16 @@ static void poll_without_epoll(struct pump *pump, int64_t until_ns)
     }
 }
 
+/* The kernel's time-outs stand still while the machine is suspended, and what is due does not: a leader who alone would see to it
+ * looks once in a while. */
+static int64_t poll_ns(int64_t wake_ns)
+{
+    if (wake_ns == MORTISE_NEVER)
+        return IDLE_NS;
+    int64_t left = remaining_ns(wake_ns);
+    return left < LOOK_NS ? left : LOOK_NS;
+}
+
 void pump_poll_locked(struct pump *pump, int64_t until_ns)
 {
     struct epoll_event events[PUMP_FDS];
@@ -165,7 +178,7 @@ void pump_poll_locked(struct pump *pump, int64_t until_ns)
     }
     pump->polling = true;
     pump->polling_until_ns = wake_ns;
-    int64_t left = wake_ns == MORTISE_NEVER ? 60 * NS_PER_S : remaining_ns(wake_ns);
+    int64_t left = poll_ns(wake_ns);
     int epoll = pump->wakeup.epoll;
     pthread_mutex_unlock(&pump->lock);
     int count = epoll_wait_ns(epoll, events, PUMP_FDS, left);

@@ -1,7 +1,8 @@
 /* test_boottime.c - the clock of deadlines counts while the machine sleeps (R1). The library runs in a time namespace
  * whose CLOCK_BOOTTIME is a day ahead of CLOCK_MONOTONIC, as after a day of sleep, and a watchdog on that clock
- * renews a lease. Needs root if the system forbids user namespaces. */
-#include "rig.h"
+ * renews a lease. Needs root if the system forbids user namespaces. And threads sleep while the clock jumps ahead, which their
+ * sleep in the kernel does not notice, as after a suspend: the timers of drivers run all the same. */
+#include "fake_driver.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -9,8 +10,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static struct rig rig;
 
 /* In a time namespace whose CLOCK_BOOTTIME is a day ahead, as if the machine had slept so long. 0, or the line
  * that was wrong. */
@@ -68,10 +67,110 @@ static void test_boottime(void)
         CU_ASSERT_EQUAL(status, 0);
 }
 
+/* ---- threads that sleep while the machine does ------------------------------------------------------ */
+
+#define TIMER_MS (TEST_PATIENCE_MS * 10)
+#define SOON_MS 20000
+
+static bool polls(void *argument)
+{
+    struct pump *pump = &rig.client->pump;
+    (void)argument;
+    pthread_mutex_lock(&pump->lock);
+    bool is = pump->polling;
+    pthread_mutex_unlock(&pump->lock);
+    return is;
+}
+
+static bool service_sleeps(void *argument)
+{
+    struct pump *pump = &rig.client->pump;
+    (void)argument;
+    pthread_mutex_lock(&pump->lock);
+    bool is = pump->service_runs && pump->service_sleeps && pump->due_ns != MORTISE_NEVER;
+    pthread_mutex_unlock(&pump->lock);
+    return is;
+}
+
+static bool timer_ran(void *argument)
+{
+    (void)argument;
+    return atomic_load(&fake.timers) > 0;
+}
+
+/* The machine sleeps until the timer is overdue. */
+static void suspend_machine(void)
+{
+    set_now(clock_now() + 2 * TIMER_MS * NS_PER_MS);
+}
+
+static void *acquire_a(void *argument)
+{
+    mortise_lease *lease;
+    mortise_status *status = argument;
+    *status = mortise_acquire(rig.handle, "a", FOREVER, &lease, NULL);
+    return NULL;
+}
+
+/* A caller that waits alone leads. */
+static void test_caller_leads(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    start(true);
+    fake.due_after_ms = TIMER_MS;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire_a, &status), 0);
+    CU_ASSERT(test_poll(polls, NULL, TEST_PATIENCE_MS));
+    suspend_machine();
+    bool ran = test_poll(timer_ran, NULL, SOON_MS);
+    CU_ASSERT(ran);
+    if (!ran)
+        send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    finish();
+}
+
+/* The service thread leads for callbacks. */
+static void test_service_leads(void)
+{
+    static struct outcome got;
+    start(false);
+    fake.due_after_ms = TIMER_MS;
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, NULL, NULL),
+                    MORTISE_OK);
+    CU_ASSERT(test_poll(polls, NULL, TEST_PATIENCE_MS));
+    suspend_machine();
+    CU_ASSERT(test_poll(timer_ran, NULL, SOON_MS));
+    finish();
+}
+
+/* Nothing is wanted, and the service thread sleeps until the timer. The next call wakes it. */
+static void test_service_sleeps(void)
+{
+    mortise_lease *lease;
+    start(false);
+    fake.at_once = true;
+    fake.due_after_ms = TIMER_MS;
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+        if (i == 0) {
+            CU_ASSERT(test_poll(service_sleeps, NULL, TEST_PATIENCE_MS));
+            suspend_machine();
+        }
+    }
+    CU_ASSERT(test_poll(timer_ran, NULL, SOON_MS));
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"R1: the clock is BOOTTIME", test_boottime},
+        {"a caller leads while the machine sleeps", test_caller_leads},
+        {"the service thread leads meanwhile", test_service_leads},
+        {"the service thread sleeps, too", test_service_sleeps},
         CU_TEST_INFO_NULL,
     };
     return rig_run("boottime", tests);
