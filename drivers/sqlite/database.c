@@ -193,20 +193,28 @@ static void set_limits(sqlite3 *db)
 
 /* Every user who may write the file can put triggers, views and other code into it. Triggers and views do not run
  * here. Other code that is added while the file is open cannot call a function, and no statement runs without end. */
-mortise_status database_connect(struct driver *driver, mortise_error *error)
+int database_connect_as(const struct driver *driver, sqlite3 **db)
 {
     int rc =
-        sqlite3_open_v2(driver->path, &driver->db,
+        sqlite3_open_v2(driver->path, db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
                             SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE,
                         NULL);
     if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    set_limits(*db);
+    return SQLITE_OK;
+}
+
+mortise_status database_connect(struct driver *driver, mortise_error *error)
+{
+    int rc = database_connect_as(driver, &driver->db);
+    if (rc != SQLITE_OK)
         return database_open_failed(driver, rc, error);
-    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    set_limits(driver->db);
     sqlite3_progress_handler(driver->db, STEP_INSTRUCTIONS, is_overdue, driver);
     return MORTISE_OK;
 }

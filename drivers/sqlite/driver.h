@@ -143,12 +143,15 @@ bool files_index_is_open(const struct file *files);
 /* Whether there is another in the place of what was opened. */
 bool files_is_other(const struct file *opened, const struct file *now, int which);
 bool files_index_is_other(const struct driver *driver);
+/* Whether the database and the log are in their places, and no other index is. */
+bool files_are_in_place(const struct driver *driver);
 void files_touch(const struct driver *driver);
 
 /* ---- database.c ----------------------------------------------------------------------------------- */
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error);
-/* Only the connection, driver->db; nothing was read yet. */
+/* Only the connection, driver->db or *db; nothing was read yet. *db must be closed, also if it failed. */
+int database_connect_as(const struct driver *driver, sqlite3 **db);
 mortise_status database_connect(struct driver *driver, mortise_error *error);
 mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
 void database_close(struct driver *driver);
@@ -242,7 +245,7 @@ int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames);
 void upkeep_begin(struct driver *driver); /* after the database was opened */
 /* After the ops: a checkpoint if the log is long, and with it now and then a sweep. */
 void upkeep_run(struct driver *driver, bool convenient);
-void upkeep_checkpoint_full(struct driver *driver); /* the disk is full: make room in the log */
+void upkeep_make_room(struct driver *driver); /* in the log: the disk is full */
 void upkeep_sweep(struct driver *driver);
 
 #endif

@@ -84,6 +84,15 @@ bool files_index_is_other(const struct driver *driver)
                     &(struct file){.device = about.st_dev, .inode = about.st_ino});
 }
 
+bool files_are_in_place(const struct driver *driver)
+{
+    struct file now[FILES];
+    files_read(driver, now);
+    return same(&driver->files[FILE_DATABASE], &now[FILE_DATABASE]) &&
+           same(&driver->files[FILE_LOG], &now[FILE_LOG]) &&
+           !is_other(&driver->files[FILE_INDEX], &now[FILE_INDEX]);
+}
+
 /* Programs that delete what is old in /tmp go by the times of the files. Writing through a mapping changes none on a tmpfs,
  * and the database is written only now and then. */
 void files_touch(const struct driver *driver)

@@ -165,7 +165,7 @@ static int run_batch(struct driver *driver, size_t n)
     }
     if (fault.full && !driver->made_room) {
         driver->made_room = true;
-        upkeep_checkpoint_full(driver);
+        upkeep_make_room(driver);
         rc = run_singly(driver, n);
         driver->made_room = false;
         return rc;

@@ -9,7 +9,10 @@
  * holds a frame that nobody has copied, and as long as that is so nobody begins it anew. If somebody has removed the
  * folder, those who opened the file later have another one: only the lock of the one that is in its place counts. While none can be
  * made, there are no checkpoints, and the log grows.
- * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
+ * On a full disk nothing can be committed first. Then another connection has the write lock meanwhile, without which nobody begins the
+ * log anew. (SQLite's FULL does not do that: if the write lock is not free, it copies all the same.)
+ * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own. On a full disk it
+ * blocks the file, as in the middle of a transaction.
  * A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log says so:
  * others that wait for a lock of this client cannot tell it from a notification that was lost.
  *
@@ -25,6 +28,7 @@
 
 #define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
+#define WRITE_LOCK_MS 100    /* others have it for some ten microseconds */
 #define SLOW_NS (1000 * NS_PER_MS)
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
@@ -71,18 +75,43 @@ static bool has_folder(struct driver *driver)
     return found;
 }
 
-static void checkpoint(struct driver *driver, bool touch, int mode)
+/* Keeps the log as it is until it is closed. NULL: somebody else writes, or it would be the lock of another file. Closing it leaves
+ * the locks of driver->db alone: SQLite counts them for the process. */
+static sqlite3 *take_write_lock(const struct driver *driver)
 {
-    int frames = 0, copied = 0;
+    sqlite3 *db = NULL;
+    int rc = files_are_in_place(driver) ? database_connect_as(driver, &db) : SQLITE_CANTOPEN;
+    if (rc == SQLITE_OK) {
+        sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        sqlite3_busy_timeout(db, WRITE_LOCK_MS);
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    }
+    if (rc == SQLITE_OK && files_are_in_place(driver))
+        return db;
+    sqlite3_close(db);
+    return NULL;
+}
+
+enum guard { BY_COMMIT, BY_WRITE_LOCK }; /* what keeps others from beginning the log anew */
+
+static void checkpoint(struct driver *driver, enum guard guard)
+{
+    int frames = 0, copied = 0, rc = SQLITE_OK;
     int64_t begun_ns = driver->locks.host->now(driver->locks.host);
+    sqlite3 *writer = NULL;
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
     if (!has_folder(driver) || flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
-    int rc = touch ? database_write(driver, TEXT_TOUCH) : SQLITE_OK;
+    if (guard == BY_COMMIT)
+        rc = database_write(driver, TEXT_TOUCH);
+    else if ((writer = take_write_lock(driver)) == NULL)
+        rc = SQLITE_BUSY;
     if (files_index_is_other(driver) || !inbox_folder_is_in_place(driver))
         rc = SQLITE_BUSY; /* whoever has another index copies only when the folder is unlocked */
     if (rc == SQLITE_OK)
-        rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
+        rc = sqlite3_wal_checkpoint_v2(driver->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames,
+                                       &copied);
+    sqlite3_close(writer);
     flock(driver->wake_folder, LOCK_UN);
     tell_if_slow(driver, begun_ns);
     if (rc != SQLITE_OK || copied < frames)
@@ -91,17 +120,16 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
     driver->log_frames = 0;                    /* until the next commit tells */
 }
 
-/* No room to commit anything first. FULL holds the write lock, so that nobody can begin the log anew. */
-void upkeep_checkpoint_full(struct driver *driver)
+void upkeep_make_room(struct driver *driver)
 {
-    checkpoint(driver, false, SQLITE_CHECKPOINT_FULL);
+    checkpoint(driver, BY_WRITE_LOCK);
 }
 
 /* A database that was just made is in the log only; copied, its pages have their room on the disk. */
 void upkeep_begin(struct driver *driver)
 {
     if (driver->log_frames > 0)
-        checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
+        checkpoint(driver, BY_COMMIT);
 }
 
 /* A checkpoint takes the time of a disk flush. A client that has just acquired a lock, or is about to be woken, should not
@@ -112,7 +140,7 @@ void upkeep_run(struct driver *driver, bool convenient)
         return;
     if (!convenient && driver->log_frames < CHECKPOINT_OVERDUE)
         return;
-    checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
+    checkpoint(driver, BY_COMMIT);
     if (driver->locks.host->now(driver->locks.host) >= driver->sweep_ns)
         upkeep_sweep(driver);
 }

@@ -1,12 +1,6 @@
-/* test_sqlite_files.c - the file of the SQLite module while it is in use: locked by other programs, full, damaged,
- * replaced.
- *
- * A test that needs a small disk runs in a child with a tmpfs of its own. If the system forbids that, the test says
- * so. test_sqlite_place.c has the files that the module refuses to open. */
+/* test_sqlite_files.c - the file of the SQLite module while it is in use: locked by other programs, damaged, replaced.
+ * test_sqlite_place.c has the files that the module refuses to open, test_sqlite_full.c a full disk. */
 #include "sqlite_host.h"
-
-#include <sched.h>
-#include <sys/mount.h>
 
 static const char *path;
 
@@ -398,68 +392,6 @@ static void test_forked_in_passing(void)
     client_close(&client);
 }
 
-/* ---- the disk is full ------------------------------------------------------------------------------ */
-
-static bool small_disk(const char *place)
-{
-    return mkdir(place, 0700) == 0 && unshare(CLONE_NEWNS) == 0 &&
-           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("none", place, "tmpfs", 0, "size=400k") == 0;
-}
-
-static void fill(const char *file)
-{
-    char junk[1024];
-    memset(junk, 'x', sizeof(junk));
-    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    while (fd >= 0 && write(fd, junk, sizeof(junk)) > 0)
-        ;
-    close(fd);
-}
-
-static void on_full_disk(void *argument)
-{
-    struct client client, late;
-    struct call lock, other;
-    char place[PATHS_MAX], file[PATHS_MAX], filler[PATHS_MAX], new_one[PATHS_MAX], name[16];
-    (void)argument;
-    joined(place, folder, "/small");
-    if (!small_disk(place)) {
-        fputs(" (skipped: no tmpfs can be mounted here) ", stderr);
-        return;
-    }
-    joined(file, place, "/locks.db");
-    path = file;
-    OPEN_OK(&client, "path", path);
-    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
-    joined(filler, place, "/filler");
-    fill(filler);
-    for (int i = 0; i < 200; i++) /* the log starts again in its old space */
-        CU_ASSERT_EQUAL_FATAL(renew(&client, &lock), MORTISE_OK);
-    mortise_status status = MORTISE_OK;
-    for (int i = 0; i < 2000 && status == MORTISE_OK; i++) {
-        snprintf(name, sizeof(name), "n%d", i);
-        status = acquire(&client, &other, name, 0);
-    }
-    CU_ASSERT_EQUAL(status, MORTISE_BACKEND);
-    CU_ASSERT_TRUE(other.error.retryable);
-    CU_ASSERT_PTR_NOT_NULL(strstr(other.error.message, "small/locks.db: the disk is full"));
-    CU_ASSERT_FALSE(inspect(&client, name).held);
-    CU_ASSERT_TRUE(inspect(&client, "a").held);
-    path = joined(new_one, place, "/new.db");
-    CU_ASSERT_EQUAL(OPEN(&late, "path", path), MORTISE_BACKEND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(late.error.message, "new.db: the disk is full"));
-    unlink(filler);
-    CU_ASSERT_EQUAL(acquire(&client, &other, name, 0), MORTISE_OK);
-    CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
-    client_close(&client);
-}
-
-static void test_full_disk(void)
-{
-    CU_ASSERT_EQUAL(child_end(child_start(on_full_disk, NULL)), 0);
-}
-
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -473,7 +405,6 @@ int main(void)
         {"two clients in one process", test_two_in_one_process},
         {"a forked child with a client of its own", test_forked},
         {"a forked child in passing", test_forked_in_passing},
-        {"the disk is full", test_full_disk},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite files", tests);
