@@ -346,6 +346,7 @@ void database_close(struct driver *driver)
         (files_is_other(driver->files, now, FILE_DATABASE) ||
          files_is_other(driver->files, now, FILE_INDEX)))
         copy_nothing(driver);
+    replaced_note(driver, now);
     memset(driver->files, 0, sizeof(driver->files));
     for (int i = 0; i < TEXT_COUNT; i++)
         sqlite3_finalize(driver->statements[i]);
@@ -392,7 +393,8 @@ static void tell_of_log(struct driver *driver)
 {
     struct file now[FILES];
     files_read(driver, now);
-    if (!files_is_other(driver->files, now, FILE_LOG))
+    if (!files_is_other(driver->files, now, FILE_LOG) ||
+        files_is_other(driver->files, now, FILE_DATABASE))
         return;
     driver->files[FILE_LOG] = now[FILE_LOG];
     driver->locks.host->log(driver->locks.host, 4,
@@ -432,14 +434,13 @@ static enum readiness reopen(struct driver *driver, int64_t now_ns)
     driver->reopen_ns = now_ns + REOPEN_EVERY_NS;
     driver->open_later = false;
     mortise_status status = path_find(driver, &driver->trouble);
-    if (status == MORTISE_OK)
-        status = database_open(driver, 0, &driver->trouble);
-    if (status != MORTISE_OK && driver->open_later) {
+    enum readiness ready = status == MORTISE_OK ? replaced_clear(driver, now_ns) : DATABASE_CLOSED;
+    if (ready == DATABASE_READY && database_open(driver, 0, &driver->trouble) != MORTISE_OK)
+        ready = driver->open_later ? DATABASE_BUSY : DATABASE_CLOSED;
+    if (ready == DATABASE_BUSY)
         driver->reopen_ns = 0;
-        return DATABASE_BUSY;
-    }
-    if (status != MORTISE_OK)
-        return DATABASE_CLOSED;
+    if (ready != DATABASE_READY)
+        return ready;
     driver->broken = false;
     inbox_close(driver);
     locks_unlisted(&driver->locks);

@@ -5,6 +5,7 @@
  *   dialect.c     the steps of drivers/lib/sql as statements
  *   database.c    the connection: opened, its statements prepared; opened anew if the file is replaced
  *   files.c       whether the files that SQLite has open are in their places
+ *   replaced.c    the log and the index that a replaced database leaves beside the new one
  *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
  *   upkeep.c      checkpoints, and the sweeping of rows that have been free for long
  *   inbox.c       the sockets that carry notifications between processes
@@ -30,6 +31,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #define BATCH_MAX 256               /* requests in one transaction */
@@ -55,12 +57,19 @@ enum { FILE_DATABASE, FILE_LOG, FILE_INDEX, FILES };
 struct file {
     dev_t device;
     ino_t inode; /* 0: there is none */
+    struct statx_timestamp born; /* the number of a deleted file is given to another one; 0: not known here */
 };
 
 struct request {
     struct sql_request base;
     struct request *next, *previous; /* in the queue */
     int64_t deadline_ns;             /* it fails if the file is still busy then. 0: it was not busy yet */
+};
+
+enum readiness {
+    DATABASE_READY,
+    DATABASE_BUSY,  /* others are still at work by an index, or a database, that was replaced */
+    DATABASE_CLOSED /* driver->trouble */
 };
 
 struct driver {
@@ -90,6 +99,8 @@ struct driver {
     int64_t inside_ns;     /* …and then whether the database is, with its tables as they were */
     int64_t touch_ns;      /* tell those who delete what is old */
     struct file files[FILES]; /* that are open */
+    struct file left[FILES];  /* replaced.c: those of a database that is not in its place any more; inode 0: none */
+    int64_t left_until_ns;    /* so long they are tried to be removed; 0: not tried yet */
     int schema_version;    /* of the tables, as they were looked at; -1: not known */
     mortise_error trouble; /* why it is not open */
 
@@ -147,6 +158,14 @@ bool files_index_is_other(const struct driver *driver);
 bool files_are_in_place(const struct driver *driver);
 void files_touch(const struct driver *driver);
 
+/* ---- replaced.c ----------------------------------------------------------------------------------- */
+
+/* Before the files that are open are closed; now: what is in their places. */
+void replaced_note(struct driver *driver, const struct file *now);
+/* Before a database is opened again, which path_find has found. CLOSED: see driver->trouble. */
+enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
+void replaced_leave(struct driver *driver); /* it is not opened again */
+
 /* ---- database.c ----------------------------------------------------------------------------------- */
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error);
@@ -156,11 +175,6 @@ mortise_status database_connect(struct driver *driver, mortise_error *error);
 mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
 void database_close(struct driver *driver);
 /* Sees to it that there is a connection to the file that is there now. */
-enum readiness {
-    DATABASE_READY,
-    DATABASE_BUSY,  /* others are still at work by an index that was replaced */
-    DATABASE_CLOSED /* driver->trouble */
-};
 enum readiness database_ready(struct driver *driver);
 /* As sqlite3_step, but it ends after some seconds: SQLITE_INTERRUPT. A slow commit may have succeeded then. */
 int database_step(struct driver *driver, sqlite3_stmt *statement);

@@ -26,20 +26,35 @@ const char *files_path(const struct driver *driver, int which, char *path, size_
     return path;
 }
 
-void files_read(const struct driver *driver, struct file *files)
+static struct file read_file(int fd, const char *path, int flags)
+{
+    struct statx about;
+    struct file file = {.inode = 0};
+    if (statx(fd, path, flags, STATX_INO | STATX_BTIME, &about) != 0)
+        return file;
+    file.device = makedev(about.stx_dev_major, about.stx_dev_minor);
+    file.inode = about.stx_ino;
+    if ((about.stx_mask & STATX_BTIME) != 0)
+        file.born = about.stx_btime;
+    return file;
+}
+
+static struct file read_place(const struct driver *driver, int which)
 {
     char path[PATH_MAX + 8];
-    struct stat about;
-    for (int i = 0; i < FILES; i++) {
-        files[i] = (struct file){.inode = 0};
-        if (lstat(files_path(driver, i, path, sizeof(path)), &about) == 0)
-            files[i] = (struct file){.device = about.st_dev, .inode = about.st_ino};
-    }
+    return read_file(AT_FDCWD, files_path(driver, which, path, sizeof(path)), AT_SYMLINK_NOFOLLOW);
+}
+
+void files_read(const struct driver *driver, struct file *files)
+{
+    for (int i = 0; i < FILES; i++)
+        files[i] = read_place(driver, i);
 }
 
 static bool same(const struct file *one, const struct file *other)
 {
-    return one->device == other->device && one->inode == other->inode;
+    return one->device == other->device && one->inode == other->inode &&
+           one->born.tv_sec == other->born.tv_sec && one->born.tv_nsec == other->born.tv_nsec;
 }
 
 static bool is_other(const struct file *opened, const struct file *now)
@@ -51,7 +66,6 @@ static bool is_other(const struct file *opened, const struct file *now)
 bool files_index_is_open(const struct file *files)
 {
     bool open = files[FILE_INDEX].inode == 0; /* there is none that one could have instead */
-    struct statx about;
     const struct dirent *entry;
     DIR *folder = opendir("/proc/thread-self/fd");
     if (folder == NULL)
@@ -59,10 +73,7 @@ bool files_index_is_open(const struct file *files)
     while (!open && (entry = readdir(folder)) != NULL) {
         int fd = (int)strtol(entry->d_name, NULL, 10);
         /* A file of a server that does not answer must not be waited for. */
-        if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &about) != 0)
-            continue;
-        struct file file = {.device = makedev(about.stx_dev_major, about.stx_dev_minor),
-                            .inode = about.stx_ino};
+        struct file file = read_file(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
         open = same(&file, &files[FILE_INDEX]);
     }
     closedir(folder);
@@ -76,12 +87,8 @@ bool files_is_other(const struct file *opened, const struct file *now, int which
 
 bool files_index_is_other(const struct driver *driver)
 {
-    char path[PATH_MAX + 8];
-    struct stat about;
-    if (lstat(files_path(driver, FILE_INDEX, path, sizeof(path)), &about) != 0)
-        return false;
-    return is_other(&driver->files[FILE_INDEX],
-                    &(struct file){.device = about.st_dev, .inode = about.st_ino});
+    struct file now = read_place(driver, FILE_INDEX);
+    return is_other(&driver->files[FILE_INDEX], &now);
 }
 
 bool files_are_in_place(const struct driver *driver)

@@ -251,6 +251,7 @@ static void close_driver(void *ctx)
     transactions_drop(driver);
     inbox_close(driver);
     database_close(driver);
+    replaced_leave(driver);
     forks_end(driver);
     free_driver(driver);
 }

@@ -1,0 +1,127 @@
+/* replaced.c - another database is in the place of the one that was open: before it is opened, the log and the index of the
+ * old one are removed.
+ *
+ * A log does not say which database it belongs to. SQLite, which finds that of the old file beside the new one, lays its pages
+ * over those of the new one. (Only if the new file is empty, it removes the log.)
+ *
+ * Others may still have the old file open: they keep its log and its index without their names, until they notice. But a
+ * program that opened the new file before the names were gone uses them for the new file, and must not be parted from those
+ * that come later. It has a shared lock on the new file, and each that opens it needs one before it looks for a log. So they
+ * are removed under an exclusive lock on the new file, as SQLite does itself; if that cannot be had, they stay. Two clients
+ * that try at the same time can keep it from each other: so they try for a while. */
+#include "driver.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRY_NS (1000 * NS_PER_MS)
+
+void replaced_note(struct driver *driver, const struct file *now)
+{
+    if (driver->files[FILE_DATABASE].inode == 0 ||
+        (now[FILE_DATABASE].inode != 0 && !files_is_other(driver->files, now, FILE_DATABASE)))
+        return;
+    memcpy(driver->left, driver->files, sizeof(driver->left));
+    driver->left_until_ns = 0;
+}
+
+static void forget(struct driver *driver)
+{
+    memset(driver->left, 0, sizeof(driver->left));
+}
+
+static bool is_left(const struct driver *driver, const struct file *now, int which)
+{
+    return driver->left[which].inode != 0 && now[which].inode != 0 &&
+           !files_is_other(driver->left, now, which);
+}
+
+static bool is_anything_left(const struct driver *driver)
+{
+    struct file now[FILES];
+    if (driver->left[FILE_DATABASE].inode == 0)
+        return false;
+    files_read(driver, now);
+    return !is_left(driver, now, FILE_DATABASE) && /* it is back */
+           (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
+}
+
+/* First the log: an index that no process has open any more is made anew by the next one. */
+static int remove_left(struct driver *driver, sqlite3 *db)
+{
+    char path[PATH_MAX + 8];
+    struct file now[FILES];
+    int moved = 1;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    if (moved)
+        return SQLITE_BUSY; /* what is locked is not what is in the place now */
+    files_read(driver, now);
+    for (int i = FILE_LOG; i <= FILE_INDEX && !is_left(driver, now, FILE_DATABASE); i++)
+        if (is_left(driver, now, i) && unlink(files_path(driver, i, path, sizeof(path))) != 0 &&
+            errno != ENOENT) {
+            int code = errno;
+            fault_error(&driver->trouble, MORTISE_UNREACHABLE, code, true,
+                        "%s belongs to the database that was replaced, and cannot be removed: %s",
+                        path, strerror(code));
+            return SQLITE_PERM;
+        }
+    return SQLITE_OK;
+}
+
+static int remove_alone(struct driver *driver)
+{
+    sqlite3 *db = NULL;
+    sqlite3_file *file = NULL;
+    int rc = database_connect_as(driver, &db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    if (rc == SQLITE_OK)
+        rc = file->pMethods->xLock(file, SQLITE_LOCK_SHARED);
+    if (rc == SQLITE_OK)
+        rc = file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
+    if (rc != SQLITE_OK && !fault_is_busy(rc))
+        database_open_failed(driver, rc, &driver->trouble);
+    if (rc == SQLITE_OK)
+        rc = remove_left(driver, db);
+    if (file != NULL)
+        file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
+    sqlite3_close(db);
+    return rc;
+}
+
+static void tell_if_mixed(const struct driver *driver)
+{
+    struct file now[FILES];
+    files_read(driver, now);
+    if (is_left(driver, now, FILE_LOG))
+        driver->locks.host->log(driver->locks.host, 4,
+                                "%s was replaced, and another program opened the new file while "
+                                "the log of the old one was beside it: the new file may be damaged",
+                                driver->path);
+}
+
+enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
+{
+    if (is_anything_left(driver)) {
+        int rc = remove_alone(driver);
+        if (rc != SQLITE_OK && !fault_is_busy(rc))
+            return DATABASE_CLOSED;
+        if (driver->left_until_ns == 0)
+            driver->left_until_ns = now_ns + TRY_NS;
+        if (rc != SQLITE_OK && now_ns < driver->left_until_ns)
+            return DATABASE_BUSY;
+        if (rc != SQLITE_OK)
+            tell_if_mixed(driver);
+    }
+    forget(driver);
+    return DATABASE_READY;
+}
+
+void replaced_leave(struct driver *driver)
+{
+    mortise_error ignored;
+    if (is_anything_left(driver) && access(driver->path, F_OK) == 0 &&
+        path_find(driver, &ignored) == MORTISE_OK)
+        remove_alone(driver);
+}
