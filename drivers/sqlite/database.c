@@ -43,7 +43,7 @@ mortise_status database_open_failed(struct driver *driver, int rc, mortise_error
                            "that, or delete the database while nobody uses it",
                            driver->path, quoted);
     }
-    struct fault fault = fault_read(driver, rc);
+    struct fault fault = fault_read(driver, rc, false);
     mortise_status status = fault.base.status;
     int kind = rc & 0xff;
     if (kind == SQLITE_CANTOPEN || kind == SQLITE_READONLY || kind == SQLITE_PERM)

@@ -202,8 +202,10 @@ struct fault {
     bool full; /* the disk is */
 };
 bool fault_is_busy(int rc);
+/* code: errno, or 0. committing: that failed. */
+struct fault fault_of(int rc, int code, bool committing);
 /* Must be called before anything else is done with the connection. */
-struct fault fault_read(struct driver *driver, int rc);
+struct fault fault_read(struct driver *driver, int rc, bool committing);
 /* The status for this request: reads and renewals that failed had no effect that anybody would have to look for. */
 mortise_status fault_status(const struct sql_request *request, const struct fault *fault);
 mortise_status fault_error(mortise_error *error, mortise_status status, int native, bool retryable,

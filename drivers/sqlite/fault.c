@@ -70,19 +70,33 @@ static const char *describe(int rc, struct fault *fault)
     return sqlite3_errstr(rc);
 }
 
-struct fault fault_read(struct driver *driver, int rc)
+/* SQLite writes all frames of a commit, then flushes them, then enters them into the log's index. What failed behind the last frame
+ * may be found when the log is recovered; a frame that could not be written never was. */
+static bool is_behind_frames(int rc)
+{
+    int kind = rc & 0xff;
+    return kind == SQLITE_NOMEM || (kind == SQLITE_IOERR && rc != SQLITE_IOERR_WRITE);
+}
+
+struct fault fault_of(int rc, int code, bool committing)
 {
     struct fault fault = {.base.native = rc};
-    int code = 0, kind = rc & 0xff;
-    if (driver->db != NULL && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN))
-        code = sqlite3_system_errno(driver->db);
-    if (code == ENOSPC || code == EDQUOT) /* found when the log's index grew, say */
-        kind = SQLITE_FULL;
-    fault.full = kind == SQLITE_FULL;
+    /* found when the log's index grew, say */
+    fault.full = (rc & 0xff) == SQLITE_FULL || code == ENOSPC || code == EDQUOT;
     const char *text = describe(fault.full ? SQLITE_FULL : rc, &fault);
+    if (committing && is_behind_frames(rc))
+        fault.base.status = MORTISE_INDETERMINATE;
     snprintf(fault.base.text, sizeof(fault.base.text), "%s%s%s", text, code != 0 ? ": " : "",
              code != 0 ? strerror(code) : "");
     return fault;
+}
+
+struct fault fault_read(struct driver *driver, int rc, bool committing)
+{
+    int code = 0, kind = rc & 0xff;
+    if (driver->db != NULL && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN))
+        code = sqlite3_system_errno(driver->db);
+    return fault_of(rc, code, committing);
 }
 
 static bool is_downgrade(const struct sql_request *request)

@@ -6,7 +6,7 @@
  *
  *   QUEUED ──▶ executed ──▶ committed ──▶ told
  *     ▲ │         │ busy        │ failed: told, INDETERMINATE if the commit may yet be found (fault.c)
- *     │ └ busy_timeout, told    │ disk full: a checkpoint, then each again, alone
+ *     │ └ busy_timeout, told    │ disk full: a checkpoint; if it cannot be found, each again, alone
  *     └───────────┘
  *                 │ another error: the transaction is rolled back, then each again, alone; then told
  */
@@ -87,9 +87,9 @@ static int execute_all(struct driver *driver, size_t n, bool *committing)
     return rc == SQLITE_OK && transaction ? commit(driver) : rc;
 }
 
-static struct fault roll_back(struct driver *driver, size_t n, int rc)
+static struct fault roll_back(struct driver *driver, size_t n, int rc, bool committing)
 {
-    struct fault fault = fault_read(driver, rc);
+    struct fault fault = fault_read(driver, rc, committing);
     if (!sqlite3_get_autocommit(driver->db)) /* some errors have done it already */
         database_run(driver, TEXT_ROLLBACK);
     for (size_t i = 0; i < n; i++)
@@ -157,21 +157,24 @@ static int run_batch(struct driver *driver, size_t n)
             locks_tell(&driver->batch[i]->base);
         return SQLITE_OK;
     }
-    struct fault fault = roll_back(driver, n, rc);
+    struct fault fault = roll_back(driver, n, rc, committing);
     if (fault_is_busy(rc)) {
         while (n-- > 0)
             DL_PREPEND2(driver->queue, driver->batch[n], previous, next);
         return SQLITE_BUSY;
     }
-    if (fault.full && !driver->made_room) {
-        driver->made_room = true;
+    bool maybe = committing && fault.base.status == MORTISE_INDETERMINATE;
+    bool makes_room = fault.full && !driver->made_room;
+    if (makes_room)
         upkeep_make_room(driver);
+    if (!maybe && (makes_room || (n > 1 && (!committing || fault.full)))) {
+        if (makes_room)
+            driver->made_room = true;
         rc = run_singly(driver, n);
-        driver->made_room = false;
+        if (makes_room)
+            driver->made_room = false;
         return rc;
     }
-    if (n > 1 && (!committing || fault.full))
-        return run_singly(driver, n);
     for (size_t i = 0; i < n; i++)
         fail(driver, driver->batch[i], &fault);
     return SQLITE_OK;
@@ -204,7 +207,7 @@ static void retry_later(struct driver *driver)
     struct request *request, *next;
     int64_t now = host->now(host);
     int64_t patience_ns = driver->values[OPTION_BUSY_TIMEOUT].number * NS_PER_MS;
-    struct fault fault = fault_read(driver, SQLITE_BUSY);
+    struct fault fault = fault_read(driver, SQLITE_BUSY, false);
     DL_FOREACH_SAFE2(driver->queue, request, next, next)
     {
         if (request->deadline_ns == 0)

@@ -3,36 +3,57 @@
 
 #include "suite.h"
 
-static mortise_status status_of(mortise_op *op, int rc)
+#include <errno.h>
+
+static mortise_status status_of(mortise_op *op, int rc, int code, bool committing)
 {
-    static struct driver driver;
     struct sql_request request = {.op = op, .kind = op->kind};
-    struct fault fault = fault_read(&driver, rc);
+    struct fault fault = fault_of(rc, code, committing);
+    CU_ASSERT_EQUAL(fault.full, rc == SQLITE_FULL || code == ENOSPC || code == EDQUOT);
     return fault_status(&request, &fault);
 }
 
-/* A commit that failed so may be found later, when the log is read again. */
+static void is_maybe(int rc, int code)
+{
+    mortise_op op = {.kind = MORTISE_OP_ACQUIRE};
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_INDETERMINATE);
+    op.kind = MORTISE_OP_RELEASE;
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_INDETERMINATE);
+    op.kind = MORTISE_OP_WRITE;
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_INDETERMINATE);
+    op.kind = MORTISE_OP_RENEW; /* what may be extended is no harm */
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_UNREACHABLE);
+    op.flags = MORTISE_OP_DOWNGRADE; /* what may be shared is */
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_INDETERMINATE);
+    op = (mortise_op){.kind = MORTISE_OP_INSPECT};
+    CU_ASSERT_EQUAL(status_of(&op, rc, code, true), MORTISE_UNREACHABLE);
+}
+
+/* A commit that failed so may be found later, when the log is read again: also for want of room or memory behind its frames. */
 static void test_may_be_found(void)
 {
-    static const int codes[] = {SQLITE_IOERR_FSYNC, SQLITE_ABORT};
-    for (int i = 0; i < 2; i++) {
-        mortise_op op = {.kind = MORTISE_OP_ACQUIRE};
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_INDETERMINATE);
-        op.kind = MORTISE_OP_RELEASE;
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_INDETERMINATE);
-        op.kind = MORTISE_OP_WRITE;
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_INDETERMINATE);
-        op.kind = MORTISE_OP_RENEW; /* what may be extended is no harm */
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_UNREACHABLE);
-        op.flags = MORTISE_OP_DOWNGRADE; /* what may be shared is */
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_INDETERMINATE);
-        op = (mortise_op){.kind = MORTISE_OP_INSPECT};
-        CU_ASSERT_EQUAL(status_of(&op, codes[i]), MORTISE_UNREACHABLE);
-    }
+    is_maybe(SQLITE_IOERR_FSYNC, 0);
+    is_maybe(SQLITE_ABORT, 0);
+    is_maybe(SQLITE_IOERR_FSYNC, ENOSPC);
+    is_maybe(SQLITE_IOERR_SHMSIZE, ENOSPC);
+    is_maybe(SQLITE_IOERR_SHMSIZE, EDQUOT);
+    is_maybe(SQLITE_IOERR_SHMMAP, ENOSPC);
+    is_maybe(SQLITE_NOMEM, 0);
+}
+
+/* Not all frames were written, or none was. */
+static void test_never_was(void)
+{
+    mortise_op op = {.kind = MORTISE_OP_ACQUIRE};
+    CU_ASSERT_EQUAL(status_of(&op, SQLITE_FULL, 0, true), MORTISE_BACKEND);
+    CU_ASSERT_EQUAL(status_of(&op, SQLITE_IOERR_WRITE, EDQUOT, true), MORTISE_BACKEND);
+    CU_ASSERT_EQUAL(status_of(&op, SQLITE_IOERR_SHMSIZE, ENOSPC, false), MORTISE_BACKEND);
+    CU_ASSERT_EQUAL(status_of(&op, SQLITE_NOMEM, 0, false), MORTISE_NOMEM);
 }
 
 int main(void)
 {
-    CU_TestInfo tests[] = {{"may be found", test_may_be_found}, CU_TEST_INFO_NULL};
+    CU_TestInfo tests[] = {
+        {"may be found", test_may_be_found}, {"never was", test_never_was}, CU_TEST_INFO_NULL};
     return suite_run("sqlite: faults", tests);
 }

@@ -75,6 +75,7 @@ static void on_full_disk(void *argument)
 /* ---- another program writes ---------------------------------------------------------------------- */
 
 static bool checked; /* each flush is */
+static bool fails;   /* the next one does */
 static unsigned flushes;
 
 /* A checkpoint flushes the log, and the first write after it flushes its header. */
@@ -83,6 +84,11 @@ static int flush(long number, int fd)
     if (checked) {
         flushes++;
         CU_ASSERT_EQUAL(outside(path, "BEGIN IMMEDIATE", &program), BUSY);
+    }
+    if (fails) {
+        fails = false;
+        errno = ENOSPC;
+        return -1;
     }
     return (int)syscall(number, fd);
 }
@@ -181,6 +187,45 @@ static void on_full_disk_taken_over(void *argument)
     client_close(&client);
 }
 
+/* ---- fails behind the last frame ------------------------------------------------------------- */
+
+static void copy(const char *from, const char *to, const char *suffix)
+{
+    char one[PATHS_MAX], other[PATHS_MAX];
+    joined(one, from, suffix);
+    joined(other, to, suffix);
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("cp", "cp", "--", one, other, (char *)NULL);
+        _exit(127);
+    }
+    CU_ASSERT_EQUAL_FATAL(child_end(pid), 0);
+}
+
+/* The log has the commit, and only its index does not know it: whoever recovers the log finds it, as here in a copy. */
+static void test_behind_the_commit(void)
+{
+    struct client client, later;
+    struct call lock, next;
+    const char *copied = database("recovered");
+    path = database("flushed");
+    OPEN_OK(&client, "path", path, "synchronous", "full");
+    CU_ASSERT_EQUAL(acquire(&client, &next, "b", 0),
+                    MORTISE_OK); /* flushes the log's header, too */
+    fails = true;
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_INDETERMINATE);
+    CU_ASSERT_FALSE(fails);
+    copy(path, copied, "");
+    copy(path, copied, "-wal");
+    OPEN_OK(&later, "path", copied);
+    CU_ASSERT_TRUE(inspect(&later, "a").held);
+    client_close(&later);
+    CU_ASSERT_FALSE(inspect(&client, "a").held);
+    CU_ASSERT_EQUAL(acquire(&client, &next, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(release(&client, &next), MORTISE_OK);
+    client_close(&client);
+}
+
 /* ---- the program --------------------------------------------------------------------------------- */
 
 static void test_full_disk(void)
@@ -203,6 +248,7 @@ int main(void)
     CU_TestInfo tests[] = {
         {"the disk is full", test_full_disk},
         {"nobody writes while room is made", test_alone},
+        {"fails behind the last frame", test_behind_the_commit},
         {"another program writes when room is to be made", test_taken_over},
         CU_TEST_INFO_NULL,
     };
