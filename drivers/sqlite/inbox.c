@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -67,6 +68,17 @@ bool inbox_renew_folder(struct driver *driver)
     close(driver->wake_folder);
     driver->wake_folder = fd;
     return true;
+}
+
+/* On a description of its own: a child of fork() has that of wake_folder, too, and would keep the lock for as long as it lives if this
+ * process is killed. fork() waits until this call is over. */
+int inbox_lock_folder(const struct driver *driver)
+{
+    int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    close(fd);
+    return -1;
 }
 
 /* ---- this client's inbox ----------------------------------------------------------------------------- */

@@ -9,8 +9,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ALONE_FIRST_NS INT64_C(1000000)
 #define ALONE_MAX_NS INT64_C(20000000)
@@ -313,15 +313,15 @@ mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise
 {
     int64_t ns = ALONE_FIRST_NS;
     int rc = SQLITE_OK;
-    bool locked = false;
+    int lock = -1;
     enum rows rows = UNKNOWN;
     mortise_status status = MORTISE_OK;
     do
-        locked = flock(driver->wake_folder, LOCK_EX | LOCK_NB) == 0;
-    while (!locked && wait_a_little(driver, &ns, until_ns));
-    if (locked) {
+        lock = inbox_lock_folder(driver);
+    while (lock < 0 && wait_a_little(driver, &ns, until_ns));
+    if (lock >= 0) {
         status = free_rows_in_turn(driver, until_ns, &rows, &rc, error);
-        flock(driver->wake_folder, LOCK_UN);
+        close(lock);
     } else {
         status = look_again(driver, &rows, &rc, error);
     }

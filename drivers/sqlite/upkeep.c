@@ -24,7 +24,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/file.h>
+#include <unistd.h>
 
 #define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
@@ -100,7 +100,8 @@ static void checkpoint(struct driver *driver, enum guard guard)
     int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     sqlite3 *writer = NULL;
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
-    if (!has_folder(driver) || flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
+    int lock = has_folder(driver) ? inbox_lock_folder(driver) : -1;
+    if (lock < 0)
         return;
     if (guard == BY_COMMIT)
         rc = database_write(driver, TEXT_TOUCH);
@@ -112,7 +113,7 @@ static void checkpoint(struct driver *driver, enum guard guard)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames,
                                        &copied);
     sqlite3_close(writer);
-    flock(driver->wake_folder, LOCK_UN);
+    close(lock);
     tell_if_slow(driver, begun_ns);
     if (rc != SQLITE_OK || copied < frames)
         return;

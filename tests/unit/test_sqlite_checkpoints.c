@@ -1,9 +1,30 @@
 /* test_sqlite_checkpoints.c - when the SQLite module copies its log, and how often it tries if it cannot. */
 #include "sqlite_host.h"
 
+#include <sys/syscall.h>
+
 enum { FRAME_BYTES = 24 + 1024, CHECKPOINT_FRAMES = 1000, TRY_FRAMES = 250, ROUNDS_MAX = 4000 };
 
 static const char *path;
+static bool dies; /* this process, when it flushes a file */
+
+static int flush(long number, int fd)
+{
+    if (dies)
+        kill(getpid(), SIGKILL);
+    return (int)syscall(number, fd);
+}
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    return flush(SYS_fdatasync, fd);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    return flush(SYS_fsync, fd);
+}
 
 static int take_number(void *number, int count, char **texts, char **names)
 {
@@ -83,10 +104,51 @@ static void test_pinned(void)
     client_close(&client);
 }
 
+static void stay(void *pipe_fds)
+{
+    const int *fds = pipe_fds;
+    close(fds[1]);
+    hear(fds); /* until the test closes the other end */
+}
+
+static void die_with_a_child(void *pipe_fds)
+{
+    struct client client;
+    struct call lock;
+    OPEN_OK(&client, "path", path);
+    child_start(stay, pipe_fds);
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0) | release(&client, &lock), MORTISE_OK);
+        dies =
+            true; /* the header of the log is flushed by now, so the next flush is that of a checkpoint */
+    }
+}
+
+/* A process is killed in a checkpoint, and a child that it has forked lives on: others make checkpoints all the same. */
+static void test_killed(void)
+{
+    struct client client;
+    struct call lock;
+    int fds[2];
+    path = database("killed");
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        abort();
+    CU_ASSERT_EQUAL(child_end(child_start(die_with_a_child, fds)), 128 + SIGKILL);
+    OPEN_OK(&client, "path", path);
+    int64_t tries = count_tries();
+    for (int i = 0; i < ROUNDS_MAX && count_tries() == tries; i++)
+        CU_ASSERT_EQUAL(acquire(&client, &lock, "b", 0) | release(&client, &lock), MORTISE_OK);
+    CU_ASSERT_TRUE(count_tries() > tries);
+    client_close(&client);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
         {"none can be completed", test_pinned},
+        {"killed, with a child", test_killed},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite checkpoints", tests);
