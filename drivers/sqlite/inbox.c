@@ -320,6 +320,21 @@ static bool is_old(const struct driver *driver, const char *id)
            S_ISSOCK(about.st_mode) && about.st_ctime + SWEEP_AGE_S < time(NULL);
 }
 
+/* Goes to any entry, and returns how many there are. */
+static size_t begin_anywhere(struct driver *driver, DIR *folder)
+{
+    size_t count = 0;
+    uint32_t number;
+    while (readdir(folder) != NULL)
+        count++;
+    rewinddir(folder);
+    driver->locks.host->random(driver->locks.host, &number, sizeof(number));
+    for (size_t skip = count > SWEEP_MAX ? number % count : 0; skip > 0; skip--)
+        readdir(folder);
+    return count < SWEEP_MAX ? count : SWEEP_MAX;
+}
+
+/* The first entries may all be of processes that live, and those behind them must have their turn. */
 void inbox_sweep(struct driver *driver)
 {
     int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -329,9 +344,12 @@ void inbox_sweep(struct driver *driver)
             close(fd);
         return;
     }
-    const struct dirent *entry;
-    for (int i = 0; i < SWEEP_MAX && (entry = readdir(folder)) != NULL; i++)
-        if (is_old(driver, entry->d_name))
+    for (size_t left = begin_anywhere(driver, folder); left > 0; left--) {
+        const struct dirent *entry = readdir(folder);
+        if (entry == NULL)
+            rewinddir(folder);
+        else if (is_old(driver, entry->d_name))
             is_alive(driver, entry->d_name);
+    }
     closedir(folder);
 }

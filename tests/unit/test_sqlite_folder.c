@@ -3,6 +3,8 @@
 #include "sqlite_host.h"
 
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define LOOK (11 * MS)              /* the module looks again after this */
 #define LONG_LOG (INT64_C(2) << 20) /* it is copied when it has half of that */
@@ -207,6 +209,59 @@ static void test_never_old(void)
     client_close(&client);
 }
 
+/* ---- what killed processes left ------------------------------------------------------------------------ */
+
+static time_t later_s; /* wall time is so much later */
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) time_t time(time_t *to)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec += later_s;
+    if (to != NULL)
+        *to = now.tv_sec;
+    return now.tv_sec;
+}
+
+enum { LIVING = 300, DEAD = 100, SWEEPS_MAX = 60 };
+
+static int bind_socket(int directory, int number)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%016x", directory,
+             (unsigned)number);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CU_ASSERT_EQUAL_FATAL(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* More processes live than a sweep looks at. */
+static void test_swept(void)
+{
+    struct client client;
+    char wake[PATHS_MAX];
+    int fds[LIVING];
+    path = database("swept");
+    OPEN_OK(&client, "path", path);
+    int directory = open(joined(wake, path, "-wake"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < DEAD; i++)
+        close(bind_socket(directory, i));
+    for (int i = 0; i < LIVING; i++)
+        fds[i] = bind_socket(directory, DEAD + i);
+    later_s = 61; /* nobody binds them just now */
+    for (int i = 0; i < SWEEPS_MAX && entries_in(path, "-wake") > LIVING; i++) {
+        clock_shift_ns += 60000 * MS;
+        take_turns(&client, 500); /* with a checkpoint, and with it a sweep */
+    }
+    later_s = 0;
+    CU_ASSERT_EQUAL(entries_in(path, "-wake"), LIVING);
+    for (int i = 0; i < LIVING; i++)
+        close(fds[i]);
+    close(directory);
+    client_close(&client);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -215,6 +270,7 @@ int main(void)
         {"something else in its place", test_in_its_place},
         {"moved away, and made by another client", test_moved},
         {"never old", test_never_old},
+        {"left by killed processes", test_swept},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite folder", tests);
