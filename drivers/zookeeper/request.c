@@ -281,7 +281,8 @@ static struct request *begin(struct driver *driver, char *path, struct reply_to 
     return request;
 }
 
-/* The library may answer a request that it has refused: then nobody is told. */
+/* The library may answer a request that it has refused: then nobody is told, and its memory stays until then, or until the session
+ * ends. Mostly it does not (it had no memory to note the request): so none is waited for. */
 static bool sent(struct request *request, int rc)
 {
     if (rc ==
@@ -289,9 +290,12 @@ static bool sent(struct request *request, int rc)
         answer(request, rc, NULL);
         return true;
     }
-    if (rc != ZOK)
-        request->to.answered = NULL;
-    return rc == ZOK;
+    if (rc == ZOK)
+        return true;
+    request->to.answered = NULL;
+    request->refused = true;
+    request->mail.session->open--;
+    return false;
 }
 
 static bool create_at(struct driver *driver, char *path, const char *data, size_t size, int mode,
@@ -412,7 +416,8 @@ void send_root(struct driver *driver, const char *folder)
 void request_end(struct driver *driver, struct request *request)
 {
     DL_DELETE(request->mail.session->requests, request);
-    request->mail.session->open--;
+    if (!request->refused)
+        request->mail.session->open--;
     if (request->watches && request->mail.session == driver->session) {
         if (request->rc == ZOK)
             watch_set(driver, request->path); /* anew, if an event has come */

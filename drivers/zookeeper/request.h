@@ -62,6 +62,7 @@ struct request {
     struct reply_to to; /* the handler takes nothing over; the request is freed after it */
     char *path;
     bool watches; /* it sets a watch on that path */
+    bool refused; /* by the library: it does not count as open */
     int64_t sent_ns;
     /* the answer: */
     int rc;

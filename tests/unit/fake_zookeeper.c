@@ -52,6 +52,7 @@ static zhandle_t *client; /* the one that is not closed */
 static int64_t zxid, sessions;
 static bool heard;
 int fake_timeout_ms = FAKE_TIMEOUT_MS, fake_handles, fake_lists, fake_bad_lists, fake_gets;
+int fake_refusals;
 
 /* ---- nodes --------------------------------------------------------------------------------------------- */
 
@@ -512,6 +513,10 @@ int zoo_acreate2(zhandle_t *zh, const char *path, const char *value, int size,
 {
     struct request *request;
     (void)acl;
+    if (fake_refusals > 0) {
+        fake_refusals--;
+        return ZMARSHALLINGERROR;
+    }
     int rc = ask(zh, CREATE, path, value, size, (any_completion *)completion, data, &request);
     if (rc == ZOK)
         request->mode = mode;

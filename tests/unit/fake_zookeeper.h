@@ -14,6 +14,7 @@ extern int fake_timeout_ms; /* that the servers grant; fake_reset() sets it to F
 extern int fake_handles;    /* how many were made */
 extern int fake_lists;      /* how often the library was told the list of servers, while there was no connection, */
 extern int fake_bad_lists;  /* and while there was one: it would close the socket */
+extern int fake_refusals;   /* so many creates are refused from now on, for want of memory; they are never answered */
 extern int fake_gets;       /* how often the client asked for a node and a watch on it */
 
 /* Forgets all nodes. close_is_heard: when a client closes a session, the servers end it; else its nodes stay. */

@@ -299,6 +299,28 @@ static void test_opened_is_forgotten_by_a_try(void)
     forget_opened(MORTISE_OP_TRY);
 }
 
+/* The library has no memory for more creates than may be under way at the same time. Afterwards others are sent. */
+static void test_creates_are_refused(void)
+{
+    mortise_op held = op_of(MORTISE_OP_ACQUIRE, 1), refused, release = op_of(MORTISE_OP_RELEASE, 1);
+    open_with_folder();
+    start(&held);
+    finish_with(&held, MORTISE_OK);
+    fake_refusals = 300;
+    while (fake_refusals > 0) {
+        refused = op_of(MORTISE_OP_ACQUIRE, 2);
+        start(&refused);
+        CU_ASSERT_FATAL(finish(&refused));
+        CU_ASSERT(refused.status == MORTISE_NOMEM || refused.status == MORTISE_INDETERMINATE);
+    }
+    start(&release);
+    finish_with(&release, MORTISE_OK);
+    mortise_op next = op_of(MORTISE_OP_ACQUIRE, 3);
+    start(&next);
+    finish_with(&next, MORTISE_OK);
+    release_and_close(3, MORTISE_OK);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"connected, and not told", test_connected_is_missed},
@@ -309,6 +331,7 @@ int main(void)
                            {"a permit, and not told", test_permit_is_missed},
                            {"opened, and forgotten", test_opened_is_forgotten},
                            {"a try forgets that it is opened", test_opened_is_forgotten_by_a_try},
+                           {"creates are refused", test_creates_are_refused},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper memory", tests);
 }
