@@ -169,6 +169,7 @@ struct claim {
     struct node_kind kind; /* as it was asked for */
     bool lost;             /* it was GONE: whatever comes of its node, a release is answered LOST */
     bool downgraded;       /* it was exclusive, and its node says that it is shared now */
+    bool maybe_shared;     /* or may say so: the answer to a downgrade is lost */
     mortise_op *downgrade; /* the renewal that waits until the node says so, or NULL */
     bool crowded; /* WAITING: not for `before` alone, but for any of as many nodes as there are permits */
     int64_t permits_until_ns; /* until when it waits for `before`, which is first with other permits; 0: it is not */

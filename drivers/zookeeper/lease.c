@@ -133,9 +133,10 @@ static void downgraded(struct driver *driver, struct request *request)
         claim->downgraded = true;
         claim_leave_gate(driver, claim);
         renew(driver, claim, op, MORTISE_INDETERMINATE);
-    } else if (fault_is_loss(request->rc))
+    } else if (fault_is_loss(request->rc)) {
+        claim->maybe_shared = true;
         fault_unreachable(driver, op, MORTISE_INDETERMINATE);
-    else
+    } else
         fault_tell(driver, op, MORTISE_BACKEND, request->rc);
 }
 
@@ -182,7 +183,9 @@ void lease_renew(struct driver *driver, mortise_op *op)
 /* Only a renewal that waits for its downgrade is here. It may be executed yet. */
 void lease_cancel_renew(struct driver *driver, mortise_op *op)
 {
-    op_claim(op)->downgrade = NULL;
+    struct claim *claim = op_claim(op);
+    claim->downgrade = NULL;
+    claim->maybe_shared = true;
     fault_unreachable(driver, op, MORTISE_INDETERMINATE);
 }
 
@@ -217,12 +220,11 @@ static void write_note_again(struct driver *driver, struct claim *claim,
 {
     mortise_info ignored = {.size = sizeof(ignored)};
     char data[DATA_MAX];
+    bool shared = claim->downgraded || claim->maybe_shared || claim->downgrade != NULL;
     if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
         return;
-    send_set(
-        driver, claim->name->folder, claim->node, data,
-        note_write(driver, claim->noted_base, claim->downgraded || claim->downgrade != NULL, data),
-        -1, (struct reply_to){0});
+    send_set(driver, claim->name->folder, claim->node, data,
+             note_write(driver, claim->noted_base, shared, data), -1, (struct reply_to){0});
 }
 
 static void own_looked_at(struct driver *driver, struct request *request)

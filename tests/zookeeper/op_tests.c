@@ -1,4 +1,5 @@
-/* op_tests.c - what only plugins request from a driver: tokens above a floor, and small records. */
+/* op_tests.c - what only plugins request from a driver: tokens above a floor, and small records. And requests that come, or are
+ * lost, at a bad moment. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -164,6 +165,98 @@ static void test_asked_again_too_late(void)
     rig_close(&one);
 }
 
+/* ---- a downgrade in doubt ------------------------------------------------------------------------------ */
+
+/* A node of /ops/down whose text ends or, if `begins` is not NULL, begins so. */
+static bool find_text(const char *begins, const char *ends, char path[256])
+{
+    struct String_vector nodes = {0, NULL};
+    bool found = false;
+    char text[512];
+    CU_ASSERT_EQUAL_FATAL(zoo_get_children(stage.peek, "/ops/down", 0, &nodes), ZOK);
+    for (int i = 0; i < nodes.count && !found; i++) {
+        int size = sizeof text - 1;
+        snprintf(path, 256, "/ops/down/%s", nodes.data[i]);
+        if (zoo_get(stage.peek, path, 0, text, &size, NULL) != ZOK)
+            continue;
+        text[size > 0 ? size : 0] = '\0';
+        size_t length = strlen(text);
+        found = begins != NULL
+                    ? strncmp(text, begins, strlen(begins)) == 0
+                    : length >= strlen(ends) && strcmp(text + length - strlen(ends), ends) == 0;
+    }
+    deallocate_String_vector(&nodes);
+    return found;
+}
+
+#define REVOKE "__REVOKE__"
+
+static bool is_written_again(void *rig)
+{
+    char path[256];
+    rig_run(rig);
+    return !find_text(REVOKE, NULL, path);
+}
+
+/* A client of Curator writes into the node of the holder, which says again that it is shared: readers get in. */
+static void ask_for_it(struct rig *holder, struct rig *other, unsigned char grant)
+{
+    char path[256];
+    CU_ASSERT_FATAL(find_text(NULL, "\nshared", path));
+    CU_ASSERT_EQUAL(zoo_set(stage.peek, path, REVOKE, (int)strlen(REVOKE), -1), ZOK);
+    CU_ASSERT(test_poll(is_written_again, holder, TEST_PATIENCE_MS));
+    CU_ASSERT(find_text(NULL, "\nshared", path));
+    mortise_op reader = rig_acquire("down", grant, 0);
+    reader.mode = MORTISE_SHARED;
+    reader.flags = MORTISE_OP_TRY;
+    rig_start(other, &reader);
+    CU_ASSERT_EQUAL(rig_finish(other, holder, &reader), MORTISE_OK);
+    rig_release(other, &reader);
+}
+
+/* The answer to the downgrade is lost: it says so, and is repeated. A client of Curator that writes into the node cannot
+ * undo it, before the repeat or after it. */
+static void test_downgrade_reply_lost(void)
+{
+    static struct rig one, two;
+    char server[32];
+    CU_ASSERT_FATAL(rig_load());
+    snprintf(server, sizeof server, "127.0.0.1:%d", stage.proxy.port);
+    rig_open_at(&one, "00000000000000000000000000000021", server, LIFE_MS);
+    rig_open(&two, "00000000000000000000000000000022");
+    mortise_op held = rig_acquire("down", 1, 0), reader = rig_acquire("down", 2, 0);
+    rig_start(&one, &held);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &held), MORTISE_OK);
+    reader.mode = MORTISE_SHARED;
+    rig_start(&two, &reader);
+    mortise_op down = held;
+    down.kind = MORTISE_OP_RENEW;
+    down.flags = MORTISE_OP_DOWNGRADE;
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "hold-down"));
+    rig_start(&one, &down);
+    CU_ASSERT_EQUAL(rig_finish(&two, &one, &reader), MORTISE_OK);
+    CU_ASSERT_PTR_NULL(down.issuer);
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "cut"));
+    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &down), MORTISE_INDETERMINATE);
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "pass"));
+    ask_for_it(&one, &two, 3);
+    do { /* until there is a connection again */
+        rig_run(&one);
+        rig_start(&one, &down);
+        rig_finish(&one, NULL, &down);
+    } while (down.status == MORTISE_UNREACHABLE || down.status == MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(down.status, MORTISE_OK);
+    ask_for_it(&one, &two, 4);
+    struct String_vector nodes = {0, NULL};
+    CU_ASSERT_EQUAL_FATAL(zoo_get_children(stage.peek, "/ops/down", 0, &nodes), ZOK);
+    CU_ASSERT_EQUAL(nodes.count, 2);
+    deallocate_String_vector(&nodes);
+    rig_release(&two, &reader);
+    rig_release(&one, &held);
+    rig_close(&one);
+    rig_close(&two);
+}
+
 /* ---- records -------------------------------------------------------------------------------------------- */
 
 static mortise_status write_record(struct rig *rig, const char *text, size_t size,
@@ -226,6 +319,7 @@ const CU_TestInfo op_tests[] = {
     {"many floors at once", test_many_floors},
     {"asked as the session ends", test_asked_as_the_session_ends},
     {"asked again too late", test_asked_again_too_late},
+    {"the reply of a downgrade is lost", test_downgrade_reply_lost},
     {"records", test_records},
     CU_TEST_INFO_NULL,
 };

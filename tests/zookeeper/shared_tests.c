@@ -297,47 +297,6 @@ static void test_downgrade(void)
     downgrade("&node_style=kazoo-rw");
 }
 
-/* The answer to the downgrade is lost: it says so, and is repeated. A client of Curator that writes into the node cannot
- * undo it. */
-static void test_downgrade_reply_lost(void)
-{
-    static struct rig one, two;
-    char server[32];
-    CU_ASSERT_FATAL(rig_load());
-    snprintf(server, sizeof server, "127.0.0.1:%d", stage.proxy.port);
-    rig_open_at(&one, "00000000000000000000000000000021", server, LIFE_MS);
-    rig_open(&two, "00000000000000000000000000000022");
-    mortise_op held = rig_acquire("down", 1, 0), reader = rig_acquire("down", 2, 0);
-    rig_start(&one, &held);
-    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &held), MORTISE_OK);
-    reader.mode = MORTISE_SHARED;
-    rig_start(&two, &reader);
-    mortise_op down = held;
-    down.kind = MORTISE_OP_RENEW;
-    down.flags = MORTISE_OP_DOWNGRADE;
-    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "hold-down"));
-    rig_start(&one, &down);
-    CU_ASSERT_EQUAL(rig_finish(&two, &one, &reader), MORTISE_OK);
-    CU_ASSERT_PTR_NULL(down.issuer);
-    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "cut"));
-    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &down), MORTISE_INDETERMINATE);
-    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "pass"));
-    do { /* until there is a connection again */
-        rig_run(&one);
-        rig_start(&one, &down);
-        rig_finish(&one, NULL, &down);
-    } while (down.status == MORTISE_UNREACHABLE || down.status == MORTISE_INDETERMINATE);
-    CU_ASSERT_EQUAL(down.status, MORTISE_OK);
-    struct String_vector nodes = {0, NULL};
-    CU_ASSERT_EQUAL_FATAL(zoo_get_children(stage.peek, "/ops/down", 0, &nodes), ZOK);
-    CU_ASSERT_EQUAL(nodes.count, 2);
-    deallocate_String_vector(&nodes);
-    rig_release(&two, &reader);
-    rig_release(&one, &held);
-    rig_close(&one);
-    rig_close(&two);
-}
-
 /* A program whose name looks like a line of the note: its exclusive lease is exclusive. */
 static void test_name_of_a_program(void)
 {
@@ -485,7 +444,6 @@ const CU_TestInfo shared_tests[] = {
     {"permits", test_permits},
     {"another number of permits", test_other_permits},
     {"CURATOR-621: downgrade", test_downgrade},
-    {"the reply of a downgrade is lost", test_downgrade_reply_lost},
     {"the name of a program", test_name_of_a_program},
     {"all at once", test_all_at_once},
     {"readers of other libraries", test_foreign_readers},
