@@ -137,46 +137,64 @@ static bool has_nodes_at_last(void *argument)
     return has_nodes(turned->folder);
 }
 
-/* The answer to the create is lost. The acquire is canceled before the connection is lost, or after that, or not at
- * all: then it adopts the node. The answer to the delete is lost too. */
+/* While "hold-down" holds pings, too, and the successor of a connection that is lost meanwhile: what is not seen by then, is not
+ * seen later. */
+#define SEEN_MS (LIFE_MS / 2)
+
+/* The answer to the create is lost. The acquire is canceled before the connection is lost (0), or after that (1), or not at
+ * all (2): then it adopts the node. The answer to the delete is lost too. False: a connection was lost before, or the session
+ * ended, and the test has to try again. */
+static bool lose_replies(struct rig *one, unsigned char when)
+{
+    static unsigned char grant;
+    struct folder nobody = {"lost", 1};
+    struct turned turned = {one, &nobody};
+    mortise_op made = rig_acquire("lost", ++grant, 0), op = rig_acquire("lost", ++grant, 0);
+    rig_start(one, &made); /* so that the folder is there */
+    CU_ASSERT_EQUAL_FATAL(rig_finish(one, NULL, &made), MORTISE_OK);
+    rig_release(one, &made);
+    uint64_t session = session_number(one);
+    proxy_say("hold-down");
+    rig_start(one, &op);
+    bool seen = test_poll(has_nodes_at_last, &turned, SEEN_MS);
+    if (seen && when == 0)
+        rig_cancel(one, &op);
+    if (seen) {
+        proxy_say("cut");
+        run_for(one, 20);
+    }
+    if (seen && when == 1)
+        rig_cancel(one, &op);
+    proxy_say("pass");
+    CU_ASSERT_EQUAL(rig_finish(one, NULL, &op),
+                    !seen || when == 2 ? MORTISE_OK : MORTISE_INDETERMINATE);
+    if (seen && when == 2)
+        proxy_say("hold-down");
+    mortise_op back = {
+        .kind = MORTISE_OP_RELEASE, .name = "lost", .name_len = 4, .grant = op.grant};
+    rig_start(one, &back);
+    nobody.wanted = 0;
+    if (seen && when == 2)
+        seen = test_poll(has_nodes_at_last, &turned, SEEN_MS);
+    proxy_say("cut");
+    proxy_say("pass");
+    mortise_status status = rig_finish(one, NULL, &back);
+    seen = session_number(one) == session && seen;
+    CU_ASSERT(status == MORTISE_OK || (!seen && status == MORTISE_LOST));
+    CU_ASSERT(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
+    return seen;
+}
+
 static void test_replies_lost(void)
 {
     static struct rig one;
-    struct folder nobody = {"lost", 0};
-    struct turned turned = {&one, &nobody};
     CU_ASSERT_FATAL(rig_load());
     open_behind_proxy(&one, "00000000000000000000000000000015", LIFE_MS);
     for (unsigned char when = 0; when < 3; when++) {
-        mortise_op made = rig_acquire("lost", (unsigned char)(100 + when), 0),
-                   op = rig_acquire("lost", when + 1, 0), back;
-        rig_start(&one, &made); /* so that the folder is there */
-        CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &made), MORTISE_OK);
-        rig_release(&one, &made);
-        proxy_say("hold-down");
-        rig_start(&one, &op);
-        nobody.wanted = 1;
-        CU_ASSERT(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
-        if (when == 0)
-            rig_cancel(&one, &op);
-        proxy_say("cut");
-        run_for(&one, 20);
-        if (when == 1)
-            rig_cancel(&one, &op);
-        proxy_say("pass");
-        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &op),
-                        when == 2 ? MORTISE_OK : MORTISE_INDETERMINATE);
-        if (when == 2)
-            proxy_say("hold-down");
-        back = (mortise_op){
-            .kind = MORTISE_OP_RELEASE, .name = "lost", .name_len = 4, .grant = op.grant};
-        rig_start(&one, &back);
-        nobody.wanted = 0;
-        if (when == 2)
-            CU_ASSERT(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
-        proxy_say("cut");
-        proxy_say("pass");
-        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &back), MORTISE_OK);
-        CU_ASSERT(test_poll(has_nodes_at_last, &turned, TEST_PATIENCE_MS));
+        bool seen = false;
+        for (int tries = 0; tries < TRIES && !seen; tries++)
+            seen = lose_replies(&one, when);
+        CU_ASSERT(seen);
     }
     rig_close(&one);
 }
