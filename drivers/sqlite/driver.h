@@ -3,7 +3,8 @@
  *   module.c      the module's table and options; opens and closes an instance
  *   transactions.c requests wait while the file is busy, and go out in transactions
  *   dialect.c     the steps of drivers/lib/sql as statements
- *   database.c    the connection: opened, its statements prepared; opened anew if the file is replaced
+ *   connection.c  a connection to the file is opened
+ *   database.c    the connection of the instance: opened, its statements prepared; opened anew if the file is replaced
  *   files.c       whether the files that SQLite has open are in their places
  *   replaced.c    the log and the index that a replaced database leaves beside the new one
  *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
@@ -158,6 +159,13 @@ bool files_index_is_other(const struct driver *driver);
 bool files_are_in_place(const struct driver *driver);
 void files_touch(const struct driver *driver);
 
+/* ---- connection.c --------------------------------------------------------------------------------- */
+
+/* To driver->db, or to *db, which must be closed, also if it failed. Nothing was read yet. */
+mortise_status connection_open(struct driver *driver, mortise_error *error);
+int connection_open_as(const struct driver *driver, sqlite3 **db);
+mortise_status connection_failed(struct driver *driver, int rc, mortise_error *error);
+
 /* ---- replaced.c ----------------------------------------------------------------------------------- */
 
 /* Before the files that are open are closed; now: what is in their places. */
@@ -169,10 +177,6 @@ void replaced_leave(struct driver *driver); /* it is not opened again */
 /* ---- database.c ----------------------------------------------------------------------------------- */
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error);
-/* Only the connection, driver->db or *db; nothing was read yet. *db must be closed, also if it failed. */
-int database_connect_as(const struct driver *driver, sqlite3 **db);
-mortise_status database_connect(struct driver *driver, mortise_error *error);
-mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
 void database_close(struct driver *driver);
 /* Sees to it that there is a connection to the file that is there now. */
 enum readiness database_ready(struct driver *driver);

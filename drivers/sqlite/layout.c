@@ -195,7 +195,7 @@ mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_erro
     if (rc == SQLITE_OK && layout.condition == EMPTY)
         rc = make_layout(driver, &layout);
     if (rc != SQLITE_OK)
-        return database_open_failed(driver, rc, error);
+        return connection_failed(driver, rc, error);
     *rebooted = layout.condition == OTHER_BOOT;
     if (layout.condition == FOREIGN)
         return fault_error(error, MORTISE_CONFIG, 0, false,
@@ -255,7 +255,7 @@ static mortise_status look_again(struct driver *driver, enum rows *rows, int *rc
                                  mortise_error *error)
 {
     struct layout layout;
-    mortise_status status = database_connect(driver, error);
+    mortise_status status = connection_open(driver, error);
     *rows = UNKNOWN;
     *rc = SQLITE_OK;
     if (status == MORTISE_OK) {
@@ -263,7 +263,7 @@ static mortise_status look_again(struct driver *driver, enum rows *rows, int *rc
         if (*rc == SQLITE_OK)
             *rows = layout.condition == OTHER_BOOT ? OTHER : MINE;
         else if (!fault_is_busy(*rc))
-            status = database_open_failed(driver, *rc, error);
+            status = connection_failed(driver, *rc, error);
     }
     database_close(driver);
     return status;
@@ -283,13 +283,13 @@ static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
 /* On a connection of its own. Afterwards they are MINE, or still OTHER: another process has the file open. */
 static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_error *error)
 {
-    mortise_status status = database_connect(driver, error);
+    mortise_status status = connection_open(driver, error);
     if (status == MORTISE_OK) {
         int rc = free_rows_alone(driver);
         if (rc == SQLITE_OK)
             *rows = MINE;
         else if (!fault_is_busy(rc))
-            status = database_open_failed(driver, rc, error);
+            status = connection_failed(driver, rc, error);
     }
     database_close(driver);
     return status;
@@ -328,7 +328,7 @@ mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise
     if (status != MORTISE_OK || rows == MINE)
         return status;
     if (rows == UNKNOWN)
-        return database_open_failed(driver, rc, error);
+        return connection_failed(driver, rc, error);
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "%s: its locks belong to another boot of this host, and another process uses it; a "

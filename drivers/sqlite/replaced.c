@@ -73,7 +73,7 @@ static int remove_alone(struct driver *driver)
 {
     sqlite3 *db = NULL;
     sqlite3_file *file = NULL;
-    int rc = database_connect_as(driver, &db);
+    int rc = connection_open_as(driver, &db);
     if (rc == SQLITE_OK)
         rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
     if (rc == SQLITE_OK)
@@ -81,7 +81,7 @@ static int remove_alone(struct driver *driver)
     if (rc == SQLITE_OK)
         rc = file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
     if (rc != SQLITE_OK && !fault_is_busy(rc))
-        database_open_failed(driver, rc, &driver->trouble);
+        connection_failed(driver, rc, &driver->trouble);
     if (rc == SQLITE_OK)
         rc = remove_left(driver, db);
     if (file != NULL)

@@ -80,7 +80,7 @@ static bool has_folder(struct driver *driver)
 static sqlite3 *take_write_lock(const struct driver *driver)
 {
     sqlite3 *db = NULL;
-    int rc = files_are_in_place(driver) ? database_connect_as(driver, &db) : SQLITE_CANTOPEN;
+    int rc = files_are_in_place(driver) ? connection_open_as(driver, &db) : SQLITE_CANTOPEN;
     if (rc == SQLITE_OK) {
         sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
         sqlite3_busy_timeout(db, WRITE_LOCK_MS);
