@@ -159,6 +159,60 @@ static void test_same_number(void)
     client_close(&client);
 }
 
+/* ---- several processes ------------------------------------------------------------------------------ */
+
+enum { PROCESSES = 6, ROUNDS = 50 };
+
+/* Locks all the time, until the database is the backup, and a little longer. What is on its way when that changes may fail, and so
+ * may all for a moment, while another process opens the database. */
+static void lock_all_the_time(void *ready)
+{
+    struct client client;
+    struct call lock;
+    char name[32];
+    int left = ROUNDS;
+    OPEN_OK(&client, "path", path);
+    say(ready);
+    int64_t give_up_ns = time_of_waiting() + PATIENCE_NS;
+    for (int i = 0; left > 0 && time_of_waiting() < give_up_ns; i++) {
+        struct call look = call_make(MORTISE_OP_INSPECT, "b000");
+        snprintf(name, sizeof name, "%d-%d", (int)getpid(), i % 20);
+        acquire(&client, &lock, name, 0);
+        lock = call_about(MORTISE_OP_RELEASE, &lock);
+        run(&client, &lock);
+        left -= run(&client, &look) == MORTISE_OK && look.info.held;
+    }
+    CU_ASSERT_EQUAL(left, 0);
+    CU_ASSERT_EQUAL(list(&client, "b"), MANY);
+    client_close(&client);
+}
+
+/* Each notices at another moment, and removes what is left, if no other one has. */
+static void test_several_processes(void)
+{
+    pid_t pids[PROCESSES];
+    char backup[PATHS_MAX];
+    int ready[2];
+    path = database("several");
+    make_backup(backup, MANY);
+    if (pipe2(ready, O_CLOEXEC) != 0)
+        abort();
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = child_start(lock_all_the_time, ready);
+        CU_ASSERT_TRUE(hear(ready));
+    }
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    for (int i = 0; i < PROCESSES; i++)
+        CU_ASSERT_EQUAL(child_end(pids[i]), 0);
+    CU_ASSERT_EQUAL(outside(path,
+                            "CREATE TEMP TABLE t(x CHECK (x = 'ok')); "
+                            "INSERT INTO t SELECT * FROM pragma_integrity_check",
+                            NULL),
+                    0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 /* ---- another program was faster -------------------------------------------------------------------- */
 
 struct program {
@@ -214,6 +268,7 @@ int main(void)
         {"replaced, and closed", test_closed},
         {"back again", test_back_again},
         {"a file with the number of the old one", test_same_number},
+        {"replaced under several processes", test_several_processes},
         {"opened by another program before", test_opened_before},
         CU_TEST_INFO_NULL,
     };
