@@ -26,7 +26,10 @@ IN_SDIST = ("CMakeLists.txt", "LICENSE", "cmake", "core", "docs/man", "drivers",
 
 def version():
     with open(os.path.join(SOURCE, "include", "mortise", "mortise.h"), encoding="utf-8") as file:
-        return ".".join(re.findall(r"(?m)^#define MORTISE_VERSION_(?:MAJOR|MINOR|PATCH) ([0-9]+)$", file.read()))
+        numbers = re.findall(r"(?m)^#define MORTISE_VERSION_(?:MAJOR|MINOR|PATCH) ([0-9]+)\b", file.read())
+    if len(numbers) != 3:
+        sys.exit(f"setup.py: {file.name} has {len(numbers)} of the three numbers of the version")
+    return ".".join(numbers)
 
 
 def run(*words):

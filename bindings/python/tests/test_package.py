@@ -1,5 +1,6 @@
 """The package as a newcomer meets it: the wheel, ten lines, the command beside it; the sdist; how long the import takes."""
 import glob
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -81,9 +82,15 @@ def test_the_command_is_the_wheels():
     assert command("--version").stdout == f"mortise {mortise.__version__} (library {mortise.__version__})\n"
 
 
+def test_the_version_is_the_librarys():
+    """With the same version as before, pip would not install a newer wheel."""
+    assert importlib.metadata.version("mortise") == mortise.__version__
+
+
 def test_wheel():
     [path] = glob.glob(str(DIST / "*.whl"))
-    assert re.fullmatch(r"mortise-[0-9.]+-cp310-abi3-linux_[a-z0-9_]+\.whl", os.path.basename(path))
+    version = re.escape(mortise.__version__)
+    assert re.fullmatch(rf"mortise-{version}-cp310-abi3-linux_[a-z0-9_]+\.whl", os.path.basename(path))
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         script = wheel.read(next(name for name in names if name.endswith("/scripts/mortise")))
@@ -105,6 +112,7 @@ def test_no_path_leads_out():
 def test_sdist():
     """It has what its build needs: the sources of the library too."""
     [path] = glob.glob(str(DIST / "*.tar.gz"))
+    assert os.path.basename(path) == f"mortise-{mortise.__version__}.tar.gz"
     with tarfile.open(path) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"setup.py", "pyproject.toml", "build-wheel.sh", "native/slot.c", "native/build.py", "mortise/__init__.py",
