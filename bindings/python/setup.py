@@ -21,7 +21,8 @@ if not os.path.isdir(SOURCE):
 # Libraries that a machine need not have, and that need nothing but the C library themselves. What libpq needs (TLS,
 # Kerberos, LDAP) must get the system's security updates, so the drivers that use it need the system's package.
 BUNDLED = ("libinih.so", "libhiredis.so", "libsqlite3.so", "libzookeeper_mt.so")
-IN_SDIST = ("CMakeLists.txt", "LICENSE", "cmake", "core", "docs/man", "drivers", "include", "packaging", "plugins", "tools")
+IN_SDIST = ("CMakeLists.txt", "LICENSE", "cmake", "core", "docs/api", "docs/man", "drivers", "include", "packaging",
+            "plugins", "tools")
 
 
 def version():

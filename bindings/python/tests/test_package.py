@@ -121,6 +121,18 @@ def test_sdist():
             if (SOURCE / "drivers" / name / "CMakeLists.txt").exists()} <= names
 
 
+def test_the_sources_of_the_sdist_can_be_configured(tmp_path):
+    """As `pip install mortise-*.tar.gz` does; also where doxygen is installed."""
+    [path] = glob.glob(str(DIST / "*.tar.gz"))
+    subprocess.run(["tar", "-xf", path, "-C", tmp_path], check=True)
+    [source] = tmp_path.glob("*/source")
+    options = ["-DMORTISE_TESTS=OFF", "-DMORTISE_EXAMPLES=OFF", "-DMORTISE_BENCH=OFF", "-DMORTISE_DOXYGEN=doxygen"]
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    done = subprocess.run(["cmake", "-S", source, "-B", tmp_path / "build", *options], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_lazy():
     """What takes long to import is not needed for the import. bench/python.py measures the time."""
     code = "import sys, mortise; print([name for name in ('asyncio', 'inspect', 'cffi', 'ssl', 'sqlite3') if name in sys.modules])"
