@@ -14,6 +14,9 @@ from conftest import SOURCE
 
 import mortise
 
+C_LIBRARY = r"lib(c|m|dl|rt|pthread|gcc_s)\.so\.\d+|ld-linux[a-z0-9_-]*\.so\.\d+"
+OF_THE_SYSTEM = {"libpq": "libpq", "libmariadb": "libmariadb", "libnghttp2": "libnghttp2", "libssl": "OpenSSL 3",
+                 "libcrypto": "OpenSSL 3"}
 VENV = pathlib.Path(sys.prefix)
 DIST = VENV.parent / "dist"
 
@@ -107,6 +110,18 @@ def test_no_path_leads_out():
         text = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
         for path in re.findall(r"(?:RPATH|RUNPATH).*\[(.*)\]", text):
             assert all(re.fullmatch(r"\$ORIGIN(/[a-z_.]+)*", part) for part in path.split(":")), f"{file}: {path}"
+
+
+@pytest.mark.skipif("-fsanitize" in os.environ.get("MORTISE_CFLAGS", ""), reason="then no library is in the wheel")
+def test_what_the_system_must_have():
+    """What the wheel needs and does not contain is named by the pages."""
+    folder = pathlib.Path(mortise.__file__).parent
+    files = [*folder.glob("*.so"), *folder.glob("_prefix/lib/**/*.so*"), folder / "_prefix/bin/mortise"]
+    text = subprocess.run(["readelf", "-d", *files], capture_output=True, text=True, check=True).stdout
+    needed = {name for name in re.findall(r"NEEDED.*\[(.*)\]", text) if not re.fullmatch(C_LIBRARY, name)}
+    outside = needed - {path.name for path in folder.glob("_prefix/lib/*.so*")}
+    pages = [(SOURCE / page).read_text(encoding="utf-8") for page in ("docs/python.md", "bindings/python/README.md")]
+    assert not [name for name in outside for page in pages if OF_THE_SYSTEM.get(name.split(".")[0], name) not in page]
 
 
 def test_sdist():
