@@ -106,7 +106,10 @@ class BuildPy(build_py):
 
     @staticmethod
     def copy_license(prefix, name, path):
-        """Debian's text about the library's authors and license."""
+        """Debian's text about the library's authors and license. Other systems have none of that form."""
+        if not shutil.which("dpkg"):
+            print(f"the wheel has no license text of {name}: there is no dpkg", file=sys.stderr)
+            return
         found = subprocess.run(["dpkg", "-S", os.path.realpath(path)], stdout=subprocess.PIPE, text=True, check=False)
         package = found.stdout.split(":")[0]
         text = f"/usr/share/doc/{package}/copyright"

@@ -136,6 +136,16 @@ def test_sdist():
             if (SOURCE / "drivers" / name / "CMakeLists.txt").exists()} <= names
 
 
+def test_a_system_without_dpkg(tmp_path):
+    """A library's license text is looked for there only. The rest of the wheel does not depend on it."""
+    code = f"""import runpy, sys
+sys.argv = ["setup.py", "--name"]
+names = runpy.run_path({str(SOURCE / "bindings/python/setup.py")!r})
+names["BuildPy"].copy_license({str(tmp_path)!r}, "libc.so.6", "/lib/libc.so.6")"""
+    done = subprocess.run([sys.executable, "-c", code], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "no license text of libc.so.6" in done.stderr, done.stderr
+
+
 def test_the_sources_of_the_sdist_can_be_configured(tmp_path):
     """As `pip install mortise-*.tar.gz` does; also where doxygen is installed."""
     [path] = glob.glob(str(DIST / "*.tar.gz"))
