@@ -22,7 +22,9 @@ two holders of the lock at one instant in the events of all clients, and if ever
 prints the number of additions, how many workers were restarted and killed, and the longest time without an addition, and
 at which step that was.
 
-Environment: MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR, MORTISE_COMMAND, MORTISE_MODULE_PATH.
+Needs a build with tests, as `sh tests/run.sh` makes it: the servers and the checker are those of the tests.
+Environment: MORTISE_BUILD_DIR, that build (build-test of the source), MORTISE_COMMAND and MORTISE_MODULE_PATH (those of the
+build).
 Exit code: 0, 1, or 77: a server is not installed."""
 import functools
 import json
@@ -36,7 +38,10 @@ import tempfile
 import threading
 import time
 
-SOURCE, BUILD = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("MORTISE_BUILD_DIR", f"{SOURCE}/build-test")
+WORKER, CHECKER = f"{BUILD}/examples/migration/worker", f"{BUILD}/tests/torture/check"
+os.environ.setdefault("MORTISE_MODULE_PATH", f"{BUILD}/lib/mortise:{BUILD}/tests/modules")
 COMMAND = os.environ.get("MORTISE_COMMAND", f"{BUILD}/bin/mortise")
 PATIENCE_S = 120  # only a failure takes that long
 ADDITIONS = 50  # after so many additions by all workers the fleet makes progress
@@ -121,7 +126,7 @@ class Worker:
 
     def start(self):
         self.child = subprocess.Popen(
-            [f"{BUILD}/examples/migration/worker", self.drill.config, self.drill.store],
+            [WORKER, self.drill.config, self.drill.store],
             stdout=subprocess.PIPE, stderr=self.drill.log, text=True)
 
     def has_added(self):
@@ -361,8 +366,7 @@ class Drill:
 
     def check_holders(self):
         """Runs the tests' checker on the events of every client, and on the store."""
-        done = subprocess.run([f"{BUILD}/tests/torture/check", f"patience={PATIENCE_S * 1000}", self.store,
-                               *self.histories()],
+        done = subprocess.run([CHECKER, f"patience={PATIENCE_S * 1000}", self.store, *self.histories()],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise Failure(f"the checker found:\n{done.stderr}FINDING: {done.stdout}")
@@ -402,6 +406,9 @@ def read_settings(arguments):
 
 def main():
     settings = read_settings(sys.argv[1:])
+    for program in (COMMAND, WORKER, CHECKER):
+        if not os.path.exists(program):
+            sys.exit(f"drill: there is no {program}; MORTISE_BUILD_DIR must name a build with tests, as tests/run.sh makes it")
     drill = Drill(settings)
     keep = settings["keep"] == "yes"
     try:
