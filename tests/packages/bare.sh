@@ -61,10 +61,15 @@ install=$(line README.md 'cmake --install build-quickstart')
 suite="$(line docs/driver-guide.md 'install libcunit1-dev')
 $(line docs/driver-guide.md 'DMORTISE_TESTS=ON')"
 prove=$(line docs/driver-guide.md '^ *mortise-conformance skeleton')
+# shellcheck disable=SC2016 # a backtick of the pages
+configure=$(grep -h -o 'cmake --preset release[^&`]*' "$source"/docs/*.md | sort -u)
+[ -n "$configure" ] || fail "no page configures a release"
 
 inside "quickstart" 'apt-get update
 sh examples/quickstart.sh | tee /quickstart.out
 grep -q "2000 of 2000" /quickstart.out'
+inside "each page's way to configure a release, with what quickstart installed" "$configure
+rm -r build"
 inside "cpack without its tools refuses, and says what is missing" "if $packages >/cpack.out 2>&1; then exit 1; fi
 grep -q 'apt-get install' /cpack.out"
 # shellcheck disable=SC2016 # expanded there
@@ -96,7 +101,7 @@ apt-get install -y --no-install-recommends ./build-quickstart/*.deb'
 inside "README's program against the packages" 'cd /app
 sed -n '\''/^```c$/,/^```$/{/^```/d;p;}'\'' /home/guest/mortise/README.md >app.c
 head -c 1 app.c | grep -q .
-cc -Wall -Werror app.c $(pkg-config --cflags --libs mortise) -o app || cc -Wall -Werror app.c -lmortise -o app
+cc -Wall -Werror app.c $(pkg-config --cflags --libs mortise) -o app
 ./app
 mortise check
 mortise run nightly -- echo "it ran" | grep "it ran"
