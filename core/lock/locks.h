@@ -146,7 +146,7 @@ void locks_ended_locked(struct locks *locks);
 /* Never fails: the owner of the timer has reserved room. Wakes the watchdog if need be. */
 void locks_set_timer_locked(struct locks *locks, struct timer *timer, int64_t due_ns);
 void locks_stop_timer_locked(struct locks *locks, struct timer *timer);
-/* A timerfd that no application gets the number of; -1: the system gives no descriptor. */
+/* A timerfd whose number nothing else gets soon; -1: the system gives no descriptor. */
 int locks_make_timer(void);
 void locks_arm_locked(struct locks *locks, int64_t due_ns);
 

@@ -236,23 +236,29 @@ static void test_watchdog_ends_once(void)
 
 /* ---- the application closes the watchdog's timer ---- */
 
-static bool is_renewed(void *at_least)
+struct renewals {
+    struct rig *rig;
+    uint64_t at_least;
+};
+
+static bool is_renewed(void *argument)
 {
-    return stats_of(&rig).renewals >= *(uint64_t *)at_least;
+    const struct renewals *renewals = argument;
+    return stats_of(renewals->rig).renewals >= renewals->at_least;
 }
 
-static void expect_renewals(mortise_lease *lease)
+static void expect_renewals(struct rig *of, mortise_lease *lease)
 {
-    uint64_t at_least = stats_of(&rig).renewals + 3;
-    CU_ASSERT(test_poll(is_renewed, &at_least, TEST_PATIENCE_MS));
+    struct renewals renewals = {of, stats_of(of).renewals + 3};
+    CU_ASSERT(test_poll(is_renewed, &renewals, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
 }
 
 /* Returns the number under which there was the timer. other: what is under it now, or -1. The system calls: ThreadSanitizer
  * would report the thread that polls, which is the point. */
-static int close_timer(int other)
+static int close_timer(struct rig *of, int other)
 {
-    struct locks *locks = &rig.client->locks;
+    struct locks *locks = &of->client->locks;
     pthread_mutex_lock(&locks->lock);
     int timer = locks->watchdog.timer;
     long done = other < 0 ? syscall(SYS_close, timer) : syscall(SYS_dup3, other, timer, O_CLOEXEC);
@@ -272,13 +278,13 @@ static void test_timer_closed(void)
         rig_open_real(&rig, "renew_every = 20ms\n");
         CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
         CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-        int first = close_timer(file);
+        int first = close_timer(&rig, file);
         CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
-        expect_renewals(lease);
-        int second = close_timer(file);
-        expect_renewals(lease);
+        expect_renewals(&rig, lease);
+        int second = close_timer(&rig, file);
+        expect_renewals(&rig, lease);
         CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-        int third = close_timer(file);
+        int third = close_timer(&rig, file);
         CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
         if (!is_taken)
             continue;
@@ -323,16 +329,43 @@ static void test_timer_of_application(void)
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     for (int i = 0; i < 2; i++) {
-        close_timer(-1);
+        close_timer(&rig, -1);
         make_timers(timers[i]);
         if (i == 0)
             CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
-        expect_renewals(lease);
+        expect_renewals(&rig, lease);
     }
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
     close_timers(timers[0]);
     close_timers(timers[1]);
+}
+
+/* Of two clients, both timers are closed. The new one of the first that goes on is not taken for the old one of the other. */
+static void test_timers_of_clients(void)
+{
+    static struct rig second;
+    struct rig *both[] = {&second, &rig};
+    static const char *const names[] = {"b", "a"};
+    mortise_lease *leases[2];
+    for (int i = 0; i < 2; i++) {
+        rig_open_real(both[i], "renew_every = 20ms\n");
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(both[i]->handle, names[i], TRY, &leases[i], NULL),
+                              MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_release(leases[i], NULL), MORTISE_OK);
+    }
+    for (int i = 0; i < 2; i++)
+        close_timer(both[i], -1);
+    for (int i = 1; i >= 0; i--)
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(both[i]->handle, names[i], TRY, &leases[i], NULL),
+                              MORTISE_OK);
+    for (int i = 0; i < 2; i++)
+        expect_renewals(both[i], leases[i]);
+    CU_ASSERT_NOT_EQUAL(rig.client->locks.watchdog.timer, second.client->locks.watchdog.timer);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(mortise_release(leases[i], NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_close(both[i]->handle, NULL), MORTISE_OK);
+    }
 }
 
 int main(void)
@@ -347,6 +380,7 @@ int main(void)
         {"the watchdog ends once", test_watchdog_ends_once},
         {"the application closes the watchdog's timer", test_timer_closed},
         {"the application has timers of its own", test_timer_of_application},
+        {"the timers of two clients", test_timers_of_clients},
         CU_TEST_INFO_NULL,
     };
     return rig_run("threads_own", tests);
