@@ -12,8 +12,8 @@
  * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
  *
  * Handles. mortise_client and mortise_lease are opaque handles, not addresses. The library recognises a
- * handle that was closed or released and refuses it (CLOSED, INVALID). The same handle may come again, but not before
- * the 2^31 next ones: do not keep spent handles, and do not use them as keys, for days.
+ * handle that was closed or released and refuses it (CLOSED, INVALID). The same handle may come again after 2^31
+ * further acquires: do not keep spent handles, and do not use them as keys, for hours.
  *
  * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
  * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0), and a struct
@@ -180,7 +180,7 @@ typedef enum mortise_lease_state {
  * or UNREACHABLE. There are two exceptions, in which an on_state of that lease may still run on another thread. A release
  * inside a callback (of any client, or that of mortise_on_log()) does not wait for it, because two such callbacks could
  * wait for each other: in that case, use mortise_on_state_runs(). And a release that returns INVALID or CLOSED waits for
- * nothing: the release or close that came before it has the lease, and waits. */
+ * nothing: the release or close that came before it has the lease, and waits (unless it was inside a callback). */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
