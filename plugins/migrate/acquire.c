@@ -148,7 +148,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     if (!leg->maybe) {
         /* Not one that an earlier try held and released: the side may remember that. */
         if (leg->tries <= TRIES_NAMED)
-            claim_grant_of_try(&call->upper->grant, leg->tries, &leg->grant);
+            claim_grant_of_try(migrate, side, &call->upper->grant, leg->tries, &leg->grant);
         else
             migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
         leg->first_sent_ns = 0;

@@ -16,10 +16,13 @@
 
 static void drop_answered(struct ask *ask);
 
-void claim_grant_of_try(const mortise_grant_id *core, unsigned number, mortise_grant_id *grant)
+void claim_grant_of_try(const struct migrate *migrate, enum migrate_side side,
+                        const mortise_grant_id *core, unsigned number, mortise_grant_id *grant)
 {
     *grant = *core;
-    grant->bytes[0] = (unsigned char)(grant->bytes[0] + number); /* 120 random bits are left */
+    grant->bytes[0] = (unsigned char)(grant->bytes[0] + number); /* 119 random bits are left */
+    if (side != migrate->legs[migrate->leg_count - 1])
+        grant->bytes[1] ^= 1; /* the last leg has the core's: an inspect and a list tell that one */
 }
 
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant)

@@ -8,8 +8,9 @@ static void ask_round(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     for (size_t i = 0; i < migrate->leg_count; i++) {
-        struct ask *ask = call_prepare(call, migrate->legs[i], MORTISE_OP_RELEASE);
-        claim_grant_of_try(&call->upper->grant, call->round, &ask->op.grant);
+        enum migrate_side side = migrate->legs[i];
+        struct ask *ask = call_prepare(call, side, MORTISE_OP_RELEASE);
+        claim_grant_of_try(migrate, side, &call->upper->grant, call->round, &ask->op.grant);
         ask->op.flags = call->upper->flags;
     }
     for (size_t i = 0; i < migrate->leg_count; i++)

@@ -367,9 +367,11 @@ bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
 /* ---- claim.c ----------------------------------------------------------------------------------------- */
 
 /* The grants of the first tries follow from the core's, so that another process can release them (dead.c). Those of later
- * tries are random. */
+ * tries are random. No two legs have the same: if the sides are one server, or have one in common (a node of redlock), the
+ * one leg must not pass for the other there, nor be undone with it. */
 enum { TRIES_NAMED = 3 };
-void claim_grant_of_try(const mortise_grant_id *core, unsigned number, mortise_grant_id *grant);
+void claim_grant_of_try(const struct migrate *migrate, enum migrate_side side,
+                        const mortise_grant_id *core, unsigned number, mortise_grant_id *grant);
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant);
 struct claim *claim_make(struct migrate *migrate, const mortise_op *op); /* NULL: out of memory */
 bool claim_is_clean(

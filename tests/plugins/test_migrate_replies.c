@@ -84,6 +84,24 @@ static void end_both(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* What `from` and `to` have in common, one node of redlock, say, must not take the request of the one leg for one of the
+ * other: that node would vote for a leg 2 that the others refuse, and its undo would end leg 1. */
+static void expect_own_grants(void)
+{
+    size_t pairs = 0;
+    for (size_t i = 0; i < request_count; i++)
+        for (size_t j = i + 1; j < request_count; j++) {
+            const struct request *one = &requests[i], *another = &requests[j];
+            if (one->server == another->server || one->op.kind != MORTISE_OP_ACQUIRE ||
+                another->op.kind != MORTISE_OP_ACQUIRE)
+                continue;
+            pairs++;
+            CU_ASSERT_NOT_EQUAL(memcmp(&one->op.grant, &another->op.grant, sizeof one->op.grant),
+                                0);
+        }
+    CU_ASSERT(pairs > 0);
+}
+
 /* The flags of the first acquire that reached a server since. */
 static uint32_t first_flags(void)
 {
@@ -114,6 +132,25 @@ static void test_next_caller(void)
         rig_close(&rig);
         ASSERT_NOTHING_LEFT_ANYWHERE();
     }
+}
+
+/* ---- the grants of the two legs ------------------------------------------------------------------- */
+
+static void test_own_grants(void)
+{
+    open_both();
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "n", NULL), NULL), MORTISE_OK);
+    expect_own_grants();
+    /* and of a second try */
+    other->script(&(sim_rule){
+        .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE});
+    other->script(&(sim_rule){
+        .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
+    want(&rig, &got, "n", FOREVER);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    expect_own_grants();
+    end_both();
 }
 
 /* ---- what is given back --------------------------------------------------------------------------- */
@@ -392,6 +429,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"the next caller of this client", test_next_caller},
+        {"each leg has grants of its own", test_own_grants},
         {"a release that comes late", test_release_that_comes_late},
         {"given back for sure", test_given_back_for_sure},
         {"the first side forgets", test_first_forgets},
