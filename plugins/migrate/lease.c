@@ -202,7 +202,7 @@ static void released(struct call *call, const struct ask *ask)
     } else if (is_gone(ask->op.status)) {
         call->lost |= was_held && !leg->given_back;
         call->status = call->failed ? call->status : ask->op.status;
-    } else {
+    } else if (!call->failed || call->status != MORTISE_INDETERMINATE) {
         call->failed = true;
         call->status = ask->op.status;
         call_keep_error(call, ask);
