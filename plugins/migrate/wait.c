@@ -127,10 +127,9 @@ void wait_busy(struct call *call, int64_t hint_ms)
     bool told = (second_below(migrate)->capabilities & MORTISE_CAP_NOTIFY) != 0;
     int64_t most_ns = told ? ASK_MAX_NS : ASK_UNTOLD_NS;
     int64_t wait_ns = hint_ms < 0 || hint_ms * NS_PER_MS > most_ns ? most_ns : hint_ms * NS_PER_MS;
-    bool news = call->news;
     migrate->host->waiting(migrate->host, call->upper); /* which never hears of this BUSY */
-    watch_second(call);
-    if (news) {
+    watch_second(call); /* which may bring news: of a release before it */
+    if (call->news) {
         migrate->wait_events->ask_second(call);
         return;
     }

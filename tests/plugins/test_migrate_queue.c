@@ -1,6 +1,6 @@
 /* test_migrate_queue.c - a claim that was requested before the presence lapsed, and is granted from the server's
  * queue when there is a new presence, or whose reply was lost and that is asked for again then: the plugin releases it,
- * because the registers may not have been read since. And a leg that waits after a lost reply. */
+ * because the registers may not have been read since. And a leg that waits: after a lost reply, for news. */
 #include "migrate_rig.h"
 
 static struct rig rig;
@@ -113,6 +113,31 @@ static void test_waiting_is_passed_on(void)
     wait_after_a_loss("both", other, "[sim_other]\nqueue = yes\n");
 }
 
+/* The holder of leg 2 has released it while the answer BUSY was on its way. The driver tells that as soon as the name is
+ * watched, and not again. */
+static void test_news_of_the_watch(void)
+{
+    other->reset();
+    sim->reset();
+    migrate_open(&rig, "both", "");
+    other->seize("n", MORTISE_NEVER);
+    int busy = other->script(
+        &(sim_rule){.kinds = OP(ACQUIRE), .name = "n", .times = 1, .hold_reply = true});
+    want(&rig, &first, "n", FOREVER);
+    CU_ASSERT_EQUAL_FATAL(other->held(busy), 1);
+    CU_ASSERT(other->give_back("n"));
+    settle();
+    CU_ASSERT_EQUAL(first.calls, 0);
+    other->let_go(busy);
+    settle();
+    CU_ASSERT_EQUAL(first.calls, 1);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(first.lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 /* So many that the plugin forgets the claims that must have ended (claim.c). */
 enum { MANY = 1025 };
 static mortise_lease *many[MANY];
@@ -190,6 +215,7 @@ int main(void)
         {"queued over a lapse", test_not_stepped},
         {"a reply that was lost before a lapse, and steps", test_reply_lost_over_steps},
         {"that a leg waits is passed on", test_waiting_is_passed_on},
+        {"news that come with the watch", test_news_of_the_watch},
         {"granted late, and then many claims", test_granted_late},
         {"given up late, and then many claims", test_given_up_late},
         CU_TEST_INFO_NULL,
