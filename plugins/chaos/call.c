@@ -112,6 +112,7 @@ static void copy_op(struct call *call, const mortise_op *upper, void (*done)(mor
         op->info = &call->info;
     }
     op->error = NULL;
+    op->status = NOT_COMPLETED;
     op->done = done;
     op->issuer = NULL;
     op->next = op->previous = NULL;

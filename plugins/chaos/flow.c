@@ -297,6 +297,13 @@ int64_t flow_due(const struct chaos *chaos)
 
 /* ---- cancel, news, the end ------------------------------------------------------------------------ */
 
+/* What the module below has completed is its no more. */
+static void below_cancel(struct chaos *chaos, struct call *call)
+{
+    if (call->stage == BELOW && call->op.status == NOT_COMPLETED)
+        chaos->below->module->cancel(chaos->below->ctx, &call->op);
+}
+
 void flow_cancel(struct chaos *chaos, mortise_op *op)
 {
     struct call *call = call_find(chaos, op);
@@ -306,7 +313,7 @@ void flow_cancel(struct chaos *chaos, mortise_op *op)
     }
     call->canceled = true;
     if (call->stage == BELOW) {
-        chaos->below->module->cancel(chaos->below->ctx, &call->op);
+        below_cancel(chaos, call);
     } else if (call->stage == ANSWERED) {
         call_unschedule(call);
         give_answer(call);
@@ -342,8 +349,7 @@ void flow_end(struct chaos *chaos)
     struct call *call, *next;
     DL_FOREACH_SAFE2(chaos->ghosts, call, next, next_ghost)
     {
-        if (call->stage == BELOW)
-            chaos->below->module->cancel(chaos->below->ctx, &call->op);
+        below_cancel(chaos, call);
         call_free(call);
     }
     HASH_ITER (hh, chaos->calls, call, next) {

@@ -73,9 +73,11 @@ struct fate {
     int64_t delay_ns, reply_delay_ns;
 };
 
+#define NOT_COMPLETED ((mortise_status)1) /* of a copy; host->complete sets another */
+
 enum stage {
     WAITING,  /* here, in the heap */
-    BELOW,    /* its op is with the module below */
+    BELOW,    /* its op is with the module below, or completed by it and about to be delivered */
     ANSWERED, /* here, in the heap */
 };
 

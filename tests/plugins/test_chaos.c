@@ -30,11 +30,17 @@ static void count_unwatch(void *ctx, const char *name, size_t name_len)
     sim_unwatch(ctx, name, name_len);
 }
 
-/* Counts what the sim, which is below, is asked to watch. */
-static void spy_watches(struct rig *spied)
+static struct instance *below_of(struct rig *spied)
 {
     struct instance *below = spied->client->top->next;
     CU_ASSERT_STRING_EQUAL_FATAL(below->module.name, "sim");
+    return below;
+}
+
+/* Counts what the sim, which is below, is asked to watch. */
+static void spy_watches(struct rig *spied)
+{
+    struct instance *below = below_of(spied);
     sim_watch = below->module.watch;
     sim_unwatch = below->module.unwatch;
     below->module.watch = count_watch;
@@ -235,6 +241,40 @@ static void test_cancel_below(void)
     rig_close(&rig);
     ASSERT_NOTHING_LEFT();
     sim->reset();
+}
+
+static int below_cancels;
+static void (*sim_cancel)(void *ctx, mortise_op *op);
+
+static void count_cancel(void *ctx, mortise_op *op)
+{
+    below_cancels++;
+    sim_cancel(ctx, op);
+}
+
+/* Canceled in the round in which the module below answers, which comes first there: that must not hear of the request any
+ * more. A moment earlier it must. */
+static void test_cancel_an_answered(void)
+{
+    for (int early = 0; early <= 1; early++) {
+        rig_open(&rig, STACK "reply_delay = 1h\nonly = acquire\n");
+        SCRIPT(.kinds = OP(ACQUIRE), .reply_ns = 100 * MS);
+        struct instance *below = below_of(&rig);
+        sim_cancel = below->module.cancel;
+        below->module.cancel = count_cancel;
+        below_cancels = 0;
+        want(&rig, &got, "a", FOREVER);
+        set_now(now_ns() + (100 - early) * MS);
+        rig.client->pump.turn_wanted = true; /* the round of the cancel begins with one */
+        mortise_cancel(rig.handle, got.request);
+        settle();
+        CU_ASSERT_EQUAL(below_cancels, early);
+        CU_ASSERT_EQUAL(got.status, MORTISE_CANCELED);
+        advance_ms(1000);
+        rig_close(&rig);
+        ASSERT_NOTHING_LEFT();
+        sim->reset();
+    }
 }
 
 /* ---- pauses ------------------------------------------------------------------------------------- */
@@ -442,6 +482,7 @@ int main(void)
         {"shared leases", test_shared},
         {"canceled at once", test_cancel},
         {"canceled below", test_cancel_below},
+        {"canceled when the answer is there", test_cancel_an_answered},
         {"a refusal that nobody hears", test_cancel_a_refusal},
         {"pauses", test_pauses},
         {"a pause holds", test_pause_holds},
