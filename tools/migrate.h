@@ -101,6 +101,8 @@ mortise_status side_list(struct side *side, const char *prefix, struct infos *in
 /* The presences of a set of phases. */
 mortise_status side_presences(struct side *side, unsigned phases, struct infos *infos,
                               mortise_error *error);
+/* Whether the name is that of a presence of phase both. */
+bool is_of_both(const mortise_info *info);
 /* The presences that a step waits for on the side that it closes: of the phase that must be gone, of the phase that only another
  * migration's clients have there, and those of phase both that the other side does not list when it is asked after that. These
  * are another migration's too, or their client has just come, or is about to go, on one side before the other.
@@ -120,6 +122,7 @@ struct plan {
     const struct migrate_step *step; /* the step before that; NULL: none */
     struct infos waits_for;          /* the presences that it waits for */
     bool last;                       /* nothing is left to do in this direction */
+    bool from_gone;                  /* migrate_from_is_gone() */
     char trouble[1024];              /* why it cannot be done; empty if it can */
     int code;                        /* the exit code for that */
 };
@@ -128,8 +131,9 @@ void plan_make(struct migration *migration, bool forward, struct plan *plan);
 void plan_end(struct plan *plan);
 /* The end of "nothing is left to be done": whether `from` may be shut down. */
 const char *migrate_from_may_go(const struct migration *migration);
-/* Its register cannot be read, but `to` lets in phase new only, so no client needs `from`. */
-bool migrate_from_may_be_gone(const struct migration *migration);
+/* The register of `from` cannot be read, but no client needs it: `to` admits phase new only, and nobody of phase both is among
+ * those that are on `to`, as there may be while the last step waits. */
+bool migrate_from_is_gone(const struct migration *migration, const struct infos *on_to);
 /* Whether both registers allow clients of that phase. */
 bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
                       unsigned phase);

@@ -197,11 +197,32 @@ const char *migrate_from_may_go(const struct migration *migration)
                  "no client uses the plugin any more";
 }
 
-bool migrate_from_may_be_gone(const struct migration *migration)
+static bool from_may_be_gone(const struct migration *migration)
 {
     const struct side *from = &migration->sides[MIGRATE_FROM], *to = &migration->sides[MIGRATE_TO];
 
     return !from->known && to->known && to->reg.phases == MIGRATE_NEW;
+}
+
+bool migrate_from_is_gone(const struct migration *migration, const struct infos *on_to)
+{
+    for (size_t i = 0; i < on_to->count; i++)
+        if (is_of_both(&on_to->list[i]))
+            return false;
+    return from_may_be_gone(migration);
+}
+
+static bool look_whether_from_is_gone(struct migration *migration)
+{
+    struct infos on_to = {0};
+    mortise_error error;
+
+    bool gone =
+        from_may_be_gone(migration) &&
+        side_presences(&migration->sides[MIGRATE_TO], MIGRATE_BOTH, &on_to, &error) == MORTISE_OK &&
+        migrate_from_is_gone(migration, &on_to);
+    infos_free(&on_to);
+    return gone;
 }
 
 /* One register alone decides nothing. */
@@ -215,7 +236,7 @@ static bool both_known(const struct migration *migration, struct plan *plan)
             continue;
         trouble(plan, exit_code_of(kept->status), "the register of %s cannot be read: %s%s",
                 side_text(side, shown), kept->error.message,
-                migrate_from_may_be_gone(migration)
+                plan->from_gone
                     ? ". `to` admits only phase new: if `from` was removed, nothing is left to do"
                     : "");
         return false;
@@ -225,7 +246,8 @@ static bool both_known(const struct migration *migration, struct plan *plan)
 
 void plan_make(struct migration *migration, bool forward, struct plan *plan)
 {
-    *plan = (struct plan){.phase = migration->file.phase};
+    *plan = (struct plan){.phase = migration->file.phase,
+                          .from_gone = look_whether_from_is_gone(migration)};
     if (!both_known(migration, plan))
         return;
     find_step(migration, forward, plan);

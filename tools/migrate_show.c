@@ -33,6 +33,7 @@ struct view {
     struct present *clients;
     size_t client_count;
     char server[2][256];
+    bool from_gone; /* migrate_from_is_gone() */
     int code;
 };
 
@@ -80,18 +81,22 @@ static void view_side(struct view *view, int role)
                                    NULL, 0, &side->error);
     if (side->status == MORTISE_OK)
         side->status = side_list(side, "", &view->infos[role], &side->error);
-    bool needed = role != MIGRATE_FROM || !migrate_from_may_be_gone(view->migration);
-    if (side->status != MORTISE_OK && needed)
-        view->code = exit_code_of(side->status);
     for (size_t i = 0; i < view->infos[role].count; i++)
         add_client(view, &view->infos[role].list[i], role);
 }
 
 static void view_make(struct view *view, struct migration *migration)
 {
+    const struct side *sides = migration->sides;
+
     *view = (struct view){.migration = migration};
     for (int role = MIGRATE_FROM; role <= MIGRATE_TO; role++)
         view_side(view, role);
+    view->from_gone = sides[MIGRATE_TO].status == MORTISE_OK &&
+                      migrate_from_is_gone(migration, &view->infos[MIGRATE_TO]);
+    for (int role = view->from_gone ? MIGRATE_TO : MIGRATE_FROM; role <= MIGRATE_TO; role++)
+        if (sides[role].status != MORTISE_OK)
+            view->code = exit_code_of(sides[role].status);
     if (view->client_count > 1)
         qsort(view->clients, view->client_count, sizeof *view->clients, compare_clients);
 }
@@ -103,11 +108,11 @@ static void view_end(struct view *view)
     free(view->clients);
 }
 
-static const char *stage_of(const struct migration *migration)
+static const char *stage_of(const struct migration *migration, bool from_gone)
 {
     const struct side *sides = migration->sides;
 
-    if (migrate_from_may_be_gone(migration))
+    if (from_gone)
         return migrate_stage_word(MIGRATE_STAGE_3);
     if (!sides[MIGRATE_FROM].known || !sides[MIGRATE_TO].known)
         return NULL;
@@ -200,15 +205,15 @@ static void print_locks(const struct view *view)
     table_end(&table);
 }
 
-static void print_head(const struct migration *migration)
+static void print_head(const struct migration *migration, bool from_gone)
 {
-    const char *stage = stage_of(migration);
+    const char *stage = stage_of(migration, from_gone);
     char path[QUOTED_SIZE];
 
     printf("%s: [%s] phase = %s; stage of the fleet: %s\n",
            printable(migration->file.path, path, sizeof path), migration->file.section,
            migration->file.phase_word, stage != NULL ? stage : "unknown");
-    if (migrate_from_may_be_gone(migration))
+    if (from_gone)
         printf("`from` cannot be read, and no client needs it: `to` admits only phase new\n");
 }
 
@@ -220,9 +225,9 @@ static void json_phases(struct json *json, unsigned phases)
         json_bool(json, migrate_phase_word(phase), (phases & phase) != 0);
 }
 
-static void json_head(struct json *json, const struct migration *migration)
+static void json_head(struct json *json, const struct migration *migration, bool from_gone)
 {
-    const char *stage = stage_of(migration);
+    const char *stage = stage_of(migration, from_gone);
 
     json_text(json, "file", migration->file.path);
     json_text(json, "section", migration->file.section);
@@ -294,7 +299,7 @@ static void print_json(const struct view *view)
     struct json json = {.out = stdout};
 
     json_open(&json, '{');
-    json_head(&json, view->migration);
+    json_head(&json, view->migration, view->from_gone);
     json_key(&json, "sides");
     json_open(&json, '[');
     json_side(&json, view, MIGRATE_FROM);
@@ -323,7 +328,7 @@ int show_status(struct migration *migration, bool as_json)
     if (as_json) {
         print_json(&view);
     } else {
-        print_head(migration);
+        print_head(migration, view.from_gone);
         print_sides(&view);
         print_clients(&view);
         print_locks(&view);
@@ -342,7 +347,7 @@ static void json_plan(const struct migration *migration, const struct plan *plan
     struct json json = {.out = stdout};
 
     json_open(&json, '{');
-    json_head(&json, migration);
+    json_head(&json, migration, plan->from_gone);
     json_text(&json, "next_phase", migrate_phase_word(plan->phase));
     if (plan->step != NULL)
         json_text(&json, "step", plan->step->words);
@@ -380,7 +385,7 @@ static void print_plan(const struct migration *migration, const struct plan *pla
 {
     char who[WHO_SIZE], clients[CLIENTS_SIZE];
 
-    print_head(migration);
+    print_head(migration, plan->from_gone);
     if (plan->code != EXIT_DONE) {
         printf("Not now: %s\n", plan->trouble);
         return;

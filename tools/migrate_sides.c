@@ -236,11 +236,11 @@ mortise_status side_presences(struct side *side, unsigned phases, struct infos *
     return status;
 }
 
-static bool is_of_both(const mortise_info *presence)
+bool is_of_both(const mortise_info *info)
 {
     unsigned phase;
 
-    return migrate_presence_decode(presence->name, &phase, NULL) && phase == MIGRATE_BOTH;
+    return migrate_presence_decode(info->name, &phase, NULL) && phase == MIGRATE_BOTH;
 }
 
 /* Two lists have one order, so the search for a name goes on where that for the last one has ended. */

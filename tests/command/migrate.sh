@@ -209,6 +209,23 @@ migrates "a client on both sides is one" 0 status
 same "one line" 1 "$(grep -c '^client' "$DIR/out")"
 has_line "with both sides" "$DIR/out" '^client	both	.*	from, to$'
 migrates "it holds up the last step" 75 advance -n
+migrates "and within it" 75 advance -w 100ms
+same "2 -> 3 has begun" "{both} {new}" "$(registers)"
+# an operator who cannot read `from`, which that client needs
+head -c 8192 /dev/urandom >"$DIR/noise.db"
+sed "s,/a\.db$,/noise.db," "$CONF" >"$DIR/noise.conf"
+without_from() {
+    "$BIN" -C "$DIR/noise.conf" migrate "$@" >"$DIR/out" 2>"$DIR/err"
+}
+no "status without from" without_from status
+has_line "the client" "$DIR/out" '^client	both	.*	to$'
+has_line "the stage" "$DIR/out" 'stage of the fleet: unknown$'
+same "from is not called needless" 0 "$(grep -c 'no client needs it' "$DIR/out")"
+without_from status --json
+has_line "as JSON" "$DIR/out" '"stage":null'
+without_from plan
+has_line "and in a plan" "$DIR/out" 'stage of the fleet: unknown$'
+same "nor is it there" 0 "$(grep -c -e 'no client needs it' -e 'nothing is left' "$DIR/out")"
 for pid in $(jobs -p); do
     [ "$pid" = "$JOB" ] || let_go "$pid"
 done
