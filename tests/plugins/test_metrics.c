@@ -127,6 +127,16 @@ static void expect(const char *text, const char *name, const char *more, const c
         fprintf(stderr, "    wanted: %s    in: %s\n", line + 1, text);
 }
 
+enum { SERIES = 63 }; /* docs/plugins.md says how many */
+
+static size_t series_of(const char *text)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, "\nmortise_")) != NULL; at++)
+        count++;
+    return count;
+}
+
 #define EXPECT_LINE(name, more, value) expect(text, "mortise_" name, more, value)
 
 static void test_a_life(void)
@@ -162,6 +172,7 @@ static void test_a_life(void)
     EXPECT_LINE("hold_seconds_sum", "", "0.598000000");
     EXPECT_LINE("hold_seconds_count", "", "1");
     CU_ASSERT_PTR_NULL(strstr(text, "lock")); /* a name is no label */
+    CU_ASSERT_EQUAL(series_of(text), SERIES);
     free(text);
 }
 
