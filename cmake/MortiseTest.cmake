@@ -27,7 +27,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
     cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
     faults.postgres_ways command.run_end command.run_loss command.migrate_refusals interop.rights torture.redis-power
     torture.redlock-clock torture.migrate torture.migrate-old torture.migrate-new torture.mysql torture.zookeeper
-    plugins.migrate plugins.migrate_floor python.suite docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
+    plugins.migrate plugins.migrate_crowd plugins.migrate_floor python.suite docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
 set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]

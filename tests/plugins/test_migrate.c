@@ -3,9 +3,7 @@
  * phases, in both directions. */
 #include "migrate_test.h"
 
-#include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 static void expect_refused(const char *phase, const char *with)
@@ -360,110 +358,6 @@ static void test_tokens(void)
     }
 }
 
-/* ---- a crowd ----------------------------------------------------------------------------------- */
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { CROWD = 9, STEPS = 8 }; /* the same steps in a quarter of the time */
-#else
-enum { CROWD = 24, STEPS = 8 };
-#endif
-
-static struct {
-    pthread_mutex_t lock;
-    int old, both, new; /* the holders of the one name, by phase */
-    int grants[3], refusals, given_up;
-    bool met, failed;
-} held = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static atomic_bool crowd_ends;
-
-static int *holders(unsigned phase)
-{
-    return phase == MIGRATE_OLD ? &held.old : phase == MIGRATE_BOTH ? &held.both : &held.new;
-}
-
-/* What counts is what the lease says: HELD at its beginning and at its end. */
-static void hold(mortise_lease *lease, unsigned phase)
-{
-    pthread_mutex_lock(&held.lock);
-    if (mortise_state(lease) == MORTISE_STATE_HELD) {
-        held.grants[phase == MIGRATE_OLD ? 0 : phase == MIGRATE_BOTH ? 1 : 2]++;
-        held.met |= held.old + held.both + held.new != 0;
-        ++*holders(phase);
-        pthread_mutex_unlock(&held.lock);
-        sched_yield();
-        pthread_mutex_lock(&held.lock);
-        --*holders(phase);
-    }
-    pthread_mutex_unlock(&held.lock);
-}
-
-/* A client of phase both may wait long for `to` beside many clients of phase new, because the locks are not fair. It
- * gives up then, so that no step waits for it: TIMEDOUT, or UNREACHABLE or INDETERMINATE if an earlier undo was not
- * sure. */
-#define LIFE_MS 5000
-
-/* The life of a process: it opens in some phase, works if it is admitted, and closes. */
-static void live(const char *where, unsigned phase)
-{
-    mortise_client *client = NULL;
-    mortise_error error;
-    mortise_status status = mortise_open(where, &client, &error);
-    for (int i = 0; i < 5 && status == MORTISE_OK; i++) {
-        mortise_lease *lease;
-        status = mortise_acquire(client, "a", MORTISE_OPTIONS(.wait_ms = LIFE_MS), &lease, &error);
-        if (status == MORTISE_OK) {
-            hold(lease, phase);
-            mortise_release(lease, NULL);
-        }
-    }
-    pthread_mutex_lock(&held.lock);
-    held.refusals += status == MORTISE_CONFIG;
-    bool gave_up = status == MORTISE_TIMEDOUT || status == MORTISE_UNREACHABLE ||
-                   status == MORTISE_INDETERMINATE;
-    held.given_up += gave_up;
-    if (status != MORTISE_OK && status != MORTISE_CONFIG && !gave_up) {
-        held.failed = true;
-        fprintf(stderr, "  %s: %s\n", mortise_status_name(status), error.message);
-    }
-    pthread_mutex_unlock(&held.lock);
-    mortise_close(client, NULL);
-}
-
-static char crowd_configs[3][400];
-
-static void *one_of_the_crowd(void *argument)
-{
-    unsigned state = (unsigned)(uintptr_t)argument;
-    while (!atomic_load(&crowd_ends)) {
-        state = state * 1103515245u + 12345u;
-        unsigned which = (state >> 16) % 3;
-        live(crowd_configs[which], 1u << which);
-    }
-    return NULL;
-}
-
-/* Clients of all phases come and go while steps are taken in both directions. */
-static void test_crowd(void)
-{
-    static const char *const phases[] = {"old", "both", "new"};
-    pthread_t threads[CROWD];
-    begin();
-    for (int i = 0; i < 3; i++)
-        snprintf(crowd_configs[i], sizeof crowd_configs[i], "%s", config(phases[i], "60s"));
-    for (uintptr_t i = 0; i < CROWD; i++)
-        CU_ASSERT_FATAL(pthread_create(&threads[i], NULL, one_of_the_crowd, (void *)i) == 0);
-    for (int i = 0; i < STEPS; i++)
-        take_step(i % 4 < 2);
-    atomic_store(&crowd_ends, true);
-    for (int i = 0; i < CROWD; i++)
-        pthread_join(threads[i], NULL);
-    CU_ASSERT_FALSE(held.met);
-    CU_ASSERT_FALSE(held.failed);
-    CU_ASSERT(held.grants[1] > 0);
-    printf("(old %d, both %d, new %d, refused %d, given up %d) ", held.grants[0], held.grants[1],
-           held.grants[2], held.refusals, held.given_up);
-}
-
 int main(void)
 {
     CU_initialize_registry();
@@ -484,7 +378,6 @@ int main(void)
     CU_add_test(suite, "a client that was killed", test_killed);
     CU_add_test(suite, "a client that was stopped", test_stopped);
     CU_add_test(suite, "tokens", test_tokens);
-    CU_add_test(suite, "a crowd", test_crowd);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
     int failures = (int)CU_get_number_of_failures();
