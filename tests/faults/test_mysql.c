@@ -358,7 +358,7 @@ static void test_looks(void)
     mortise_close(holder, NULL);
 }
 
-/* A thousand leases are renewed, and a hundred callers wait, over two connections. */
+/* Many leases are renewed, and many callers wait, over two connections. */
 static void test_two_connections(void)
 {
     enum { LEASES = 300, WAITERS = 30 };
