@@ -459,6 +459,20 @@ static void test_leaving_without_an_answer(void)
     end();
 }
 
+/* Its place in the list is of no use while no notification arrives: it looks as often as one without. */
+static void test_listed_and_deaf(void)
+{
+    struct completion got;
+    begin(true);
+    wait_in_list(&got);
+    locks.hears = can_hear = false; /* the connection for it is lost */
+    for (int i = 0; i < 20; i++)
+        CU_ASSERT_TRUE(look_in_vain(false) <= 1600);
+    locks.hears = true;
+    CU_ASSERT_TRUE(look_in_vain(false) > 1600);
+    end();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -470,6 +484,7 @@ int main(void)
         {"when the next look is due", test_look_due},
         {"looks of a lock that changes hands", test_looks_of_a_moving_lock},
         {"looks soon though it changes hands", test_soon_though_it_moves},
+        {"looks of a listed waiter that cannot be notified", test_listed_and_deaf},
         {"a canceled TAKE", test_canceled_take},
         {"a canceled WRITE", test_canceled_write},
         {"a canceled release", test_canceled_release},

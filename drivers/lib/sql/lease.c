@@ -210,12 +210,13 @@ static void tell_busy(struct sql_request *request)
     bool listed = request->answer.registered && request->name != NULL;
     if (listed)
         waiting_registered(locks, request->name);
+    bool told = listed && locks->hears; /* of a release; the list alone does not do that */
     if (op != NULL) {
         int64_t most_ms = !waits(op) ? INT64_MAX
-                          : listed   ? ROWLEASE_LOOK_MS
+                          : told     ? ROWLEASE_LOOK_MS
                                      : next_look_ms(locks, op, request->version);
         op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
-        if (waits(op) && !listed) /* the holder's claim may end before */
+        if (waits(op) && !told) /* the holder's claim may end before */
             looks_of(locks, op)->due_ns =
                 locks->host->now(locks->host) + op->hint_ms * SQL_NS_PER_MS;
     }
