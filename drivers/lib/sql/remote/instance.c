@@ -88,15 +88,22 @@ void remote_turn(void *ctx, const struct pollfd *ready, size_t n)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
+/* An answer may put this client into a list, or fail to take it off one: it leaves again. A statement of a sweep may be queued to
+ * go again. */
+static void leave(struct remote *remote)
+{
+    if (remote->main->state == LINK_READY)
+        locks_leave(&remote->locks);
+    sweep_turn(remote);
+    remote_go(remote);
+}
+
 /* Leaves the lists of waiters; what was sent, or waits to be, is to be answered; if the server answers within a moment. */
 static void finish_work(struct remote *remote)
 {
     struct link *main = remote->main;
     int64_t until_ns = remote_now(remote) + LEAVE_NS;
-    if (main->state == LINK_READY)
-        locks_leave(&remote->locks);
-    sweep_turn(remote);
-    remote_go(remote);
+    leave(remote);
     while (main->state == LINK_READY && !(locks_have_left(&remote->locks) && flight_idle(main))) {
         struct pollfd fd = link_pollfd(main);
         int64_t left_ns = until_ns - remote_now(remote);
@@ -104,8 +111,7 @@ static void finish_work(struct remote *remote)
             return;
         poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
         link_turn(main, &fd, 1);
-        sweep_turn(remote); /* a statement of a sweep may be queued to go again */
-        remote_go(remote);
+        leave(remote);
     }
 }
 
