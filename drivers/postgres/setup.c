@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define SERVER_MIN 120000
+#define IDENTITY_COLUMNS 13
 
 static bool send_text(struct link *link, const char *text, const struct args *args,
                       const char *types)
@@ -198,8 +199,19 @@ static bool take_schema(struct link *link, const PGresult *result)
     return *text == '\0';
 }
 
+/* It is not one row of so many columns: no PostgreSQL server answers so, and there may be no value to read. */
+static bool lacks(struct link *link, const PGresult *result, int columns)
+{
+    if (PQntuples(result) == 1 && PQnfields(result) == columns)
+        return false;
+    link_failed_why(link, MORTISE_UNREACHABLE, true, "answers are missing");
+    return true;
+}
+
 static bool take_identity(struct link *link, const PGresult *result)
 {
+    if (lacks(link, result, IDENTITY_COLUMNS))
+        return false;
     bool same = is_true(result, 0), lock = is_true(result, 3), meta = is_true(result, 4);
     int setting = (int)driver_of(link)->values[OPTION_POOLER].number;
     pg_link(link)->pooled = setting == POOLER_YES || (setting == POOLER_AUTO && !same);
@@ -231,7 +243,7 @@ static bool take_identity(struct link *link, const PGresult *result)
 static bool take_layout(struct link *link, const PGresult *result)
 {
     char text[200], layout[32] = "";
-    if (PQntuples(result) == 1)
+    if (PQntuples(result) == 1 && PQnfields(result) == 1)
         snprintf(layout, sizeof(layout), "%s", PQgetvalue(result, 0, 0));
     driver_of(link)->schema_found = true;
     if (strcmp(layout, LAYOUT_VERSION) == 0)
@@ -306,7 +318,7 @@ bool setup_result(struct link *link, PGresult *result)
     else if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
         goes_on = refused(link, result);
     else if (pg_link(link)->phase == SETUP_IDENTIFY)
-        goes_on = PQntuples(result) == 1 && take_identity(link, result);
+        goes_on = take_identity(link, result);
     else if (pg_link(link)->phase == SETUP_PREPARE && pg_link(link)->setup_at == 1)
         goes_on = take_layout(link, result);
     PQclear(result);

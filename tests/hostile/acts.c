@@ -80,7 +80,14 @@ const struct act redis_acts[] = {
 };
 
 /* A type and a length of four bytes stand before each message. */
-#define PG_READY "R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I"
+#define PG_READY                                                                                   \
+    "R\0\0\0\x08\0\0\0\0"                                                                          \
+    "S\0\0\0\x18server_version\0"                                                                  \
+    "15.3\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I"
+/* To a statement: a result of no columns, with so many rows. */
+#define PG_NO_COLUMNS(rows, count)                                                                 \
+    "1\0\0\0\4"                                                                                    \
+    "2\0\0\0\4T\0\0\0\6\0\0" rows "C\0\0\0\x0dSELECT " count "\0Z\0\0\0\5I"
 const struct act postgres_acts[] = {
     {.name = "half a message", .answer = TEXT("R\0\0"), .then = CLOSE},
     {.name = "half a message, and silence", .answer = TEXT("R\0\0\0\x08\0")},
@@ -111,6 +118,14 @@ const struct act postgres_acts[] = {
      .manners = TEXT(PG_READY),
      .answer = TEXT("1\0\0\0\4"
                     "2\0\0\0\4T\0\0\0\x06\x7f\xff")},
+    {.name = "ready, then no row",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT(PG_NO_COLUMNS("", "0"))},
+    {.name = "ready, then a row of nothing",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT(PG_NO_COLUMNS("D\0\0\0\6\0\0", "1"))},
     {.name = "ready, then ready for ever",
      .polite = 1,
      .manners = TEXT(PG_READY),

@@ -39,6 +39,7 @@
 
 static const struct kind {
     const char *name, *url, *rest; /* the port stands between */
+    const char *later;             /* in every second round, behind all that. NULL */
     const char *server, *keys;     /* of tests/servers.sh */
     bool is_group;                 /* the ports of two honest ones follow */
     bool is_judged; /* a number of a real one, when changed, may be a reason for CONFIG */
@@ -61,7 +62,8 @@ static const struct kind {
      .server = "postgres",
      .url = "postgresql://mortise@127.0.0.1:",
      .rest = "/mortise?connect_timeout=300ms&command_timeout=200ms&" CORE,
-     .is_judged = true, /* the schema that its tables are in */
+     .later = "&sslmode=disable", /* otherwise it begins by asking for TLS */
+     .is_judged = true,           /* the schema that its tables are in */
      .acts = postgres_acts,
      .within = 6000,
      .how = ANYHOW},
@@ -106,7 +108,7 @@ static const struct kind *kind;
 struct visit {
     char doing[128];
     int port, number;
-    bool may_succeed, may_refuse, was_stuck;
+    bool may_succeed, may_refuse, was_stuck, is_later;
     unsigned failures;
 };
 
@@ -222,7 +224,8 @@ static void write_url(const struct visit *visit, char *url, size_t size)
     if (kind->is_group)
         snprintf(others, sizeof others, ",%s:%d,127.0.0.1:%d", two_lie ? "localhost" : "127.0.0.1",
                  two_lie ? visit->port : real_ports[1], real_ports[2]);
-    snprintf(url, size, "%s%d%s%s", kind->url, visit->port, others, kind->rest);
+    snprintf(url, size, "%s%d%s%s%s", kind->url, visit->port, others, kind->rest,
+             visit->is_later && kind->later ? kind->later : "");
 }
 
 static void visit_here(struct visit *visit)
@@ -320,6 +323,7 @@ static void visit_liar(int number)
     const struct act *act = server_port ? &honest : acts[number % act_count];
     struct liar liar;
     struct visit visit = {.number = number,
+                          .is_later = number / act_count % 2 == 1,
                           .may_succeed = server_port != 0 || act->is_plausible ||
                                          (kind->is_group && number % 2 == 0)};
     visit.may_refuse = server_port != 0 && kind->is_judged;
