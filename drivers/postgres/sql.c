@@ -143,7 +143,7 @@ const char sql_in_time[] =
 
 #define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000::float)::bigint"
 #define LAZY "pg_catalog.set_config('synchronous_commit', 'off', true)"
-#define BEHIND_ALL "pg_catalog.decode(pg_catalog.repeat('ff', 512), 'hex')" /* no name is */
+#define BEHIND_ALL "pg_catalog.decode(pg_catalog.repeat('ff', 513), 'hex')" /* no name is */
 #define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
 /* One byte more than there may be: a longer value is refused without being fetched as a whole. */
 #define SHORT_WAITERS "substr(waiters, 1, 3073)"
@@ -290,7 +290,7 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                   "mortise_bar", "bbb"},
     [TEXT_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
     [TEXT_LIST] = {"SELECT name, " ROW_READ ", clock_timestamp() FROM mortise_lock "
-                   "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
+                   "WHERE name >= $1 AND name < coalesce($2, " BEHIND_ALL ") "
                    "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
                    "mortise_list", "bb"},
     [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT

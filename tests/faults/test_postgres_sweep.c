@@ -1,5 +1,5 @@
-/* test_postgres_sweep.c - rows that are free for long are deleted by the clients of a PostgreSQL server, by one for all. On a
- * private server. */
+/* test_postgres_sweep.c - many rows: those that are free for long are deleted by the clients of a PostgreSQL server, by one for
+ * all, and lists read no others. On a private server. */
 #define SERVER_SETTINGS ""
 #include "postgres_server.h"
 
@@ -182,6 +182,52 @@ static void test_locked(void)
     ask("DELETE FROM mortise_lock WHERE name = 'locked'");
 }
 
+/* ---- lists ---------------------------------------------------------------------------------------- */
+
+#define ENTRIES "pg_stat_get_tuples_returned('mortise_lock_pkey'::regclass)"
+#define SESSIONS "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mortise'"
+
+static bool count_one(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    ++*(int *)user_data;
+    return true;
+}
+
+static int list(mortise_client *client, const char *prefix)
+{
+    int count = 0;
+    CU_ASSERT_EQUAL(mortise_list(client, prefix, count_one, &count, &detail), MORTISE_OK);
+    return count;
+}
+
+/* A list reads the names that it is about, and none behind them: those are read once, by the list of all. The last name of all is
+ * no longer than a name may be. */
+static void test_lists(void)
+{
+    enum { ROWS = 5000 };
+    char sql[200], last[513] = "";
+    memset(last, 0xff, sizeof last - 1);
+    make_tables();
+    add_young_rows(ROWS);
+    mortise_client *holder = open_client("", ""), *client = open_client("", "");
+    mortise_lease *leases[] = {take(holder, "before", HOLD_MS), take(holder, last, HOLD_MS)};
+    CU_ASSERT(soon(SESSIONS, "1"));
+    long before = strtol(ask("SELECT " ENTRIES), NULL, 10);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(list(client, "be"), 1);
+    CU_ASSERT_EQUAL(list(client, ""), 3); /* and `busy` */
+    CU_ASSERT_EQUAL(list(client, "\xff"), 1);
+    mortise_close(client, NULL);
+    CU_ASSERT(soon(SESSIONS, "1")); /* it has said what it has read */
+    snprintf(sql, sizeof sql, "SELECT " ENTRIES " >= %ld", before + ROWS);
+    CU_ASSERT(soon(sql, "t"));
+    CU_ASSERT(strtol(ask("SELECT " ENTRIES), NULL, 10) - before < 2 * ROWS);
+    for (size_t i = 0; i < 2; i++)
+        give(leases[i]);
+    mortise_close(holder, NULL);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -195,6 +241,7 @@ int main(int argc, char **argv)
         {"a close in a sweep", test_closed},
         {"a row that is taken meanwhile", test_taken},
         {"a row that is locked", test_locked},
+        {"lists among many rows", test_lists},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
