@@ -16,6 +16,8 @@ static const struct {
     {"40P01", MORTISE_UNREACHABLE, true, FAULT_AGAIN, "too many deadlocks"},
     {"55P03", MORTISE_UNREACHABLE, true, FAULT_WAITED, "another session keeps the row locked"},
     {"57014", MORTISE_UNREACHABLE, true, 0, "the statement was canceled"},
+    {"25001", MORTISE_UNREACHABLE, true, FAULT_RESET, /* sql_settings */
+     "transactions are read-only; is it a standby, or default_transaction_read_only on?"},
     {"25006", MORTISE_UNREACHABLE, true, FAULT_RESET,
      "transactions are read-only; is it a standby, or default_transaction_read_only on?"},
     {"22012", MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET,

@@ -46,7 +46,7 @@ size_t group_size(const struct link *link, const struct request *request)
 {
     bool pooled = pg_link_const(link)->pooled;
     if (request == NULL)
-        return pooled ? 1200 : 16;
+        return pooled ? 1300 : 16;
     const struct pg_request *mine = pg_request_const(request);
     const struct sql_text *text = &sql_texts[mine->text];
     size_t each = 10 * (size_t)mine->args.count;

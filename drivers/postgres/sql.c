@@ -129,8 +129,11 @@ const char sql_identify[] =
     "FROM (SELECT $1" EQUALS "-1 OR $1" EQUALS
     "pg_catalog.pg_backend_pid() AS same) AS mine, asked";
 const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 'layout'";
+/* The first of them changes nothing, and fails if the transaction is read-only. Behind a pooler the server may be another one than
+ * when the connection was made, a standby, and what is read there is old. */
 const char sql_settings[] =
-    "SELECT pg_catalog.set_config('lock_timeout', $1, true), "
+    "SELECT pg_catalog.set_config('transaction_read_only', 'off', true), "
+    "pg_catalog.set_config('lock_timeout', $1, true), "
     "pg_catalog.set_config('statement_timeout', $2, true), "
     "pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('jit', 'off', true), "

@@ -187,6 +187,51 @@ static void test_session_pooler(void)
     mortise_close(client, NULL);
 }
 
+/* Where the pooler's connections lead from now on. */
+static void point_pooler(const char *from, const char *to)
+{
+    char command[700];
+    const char *const words[] = {"-p", pooler_port, "-d", "pgbouncer", NULL};
+    snprintf(command, sizeof command, "sed -i 's/port=%s /port=%s /' '%s/pooler/pgbouncer.ini'",
+             from, to, folder);
+    CU_ASSERT_FATAL(shell(command));
+    CU_ASSERT_STRING_EQUAL(ask_as(words, "RELOAD"), "");
+    CU_ASSERT_STRING_EQUAL(ask_as(words, "RECONNECT mortise"), "");
+}
+
+static bool standby_has(void *argument)
+{
+    (void)argument;
+    return strcmp(ask_standby("SELECT count(*) FROM mortise_lock WHERE name = 'led astray' AND "
+                              "grants IS NULL"),
+                  "1") == 0;
+}
+
+/* A standby that does not know of a claim yet, behind the pooler that was before the primary: what it says is not believed, though
+ * nothing is written. */
+static void test_pooler_led_astray(void)
+{
+    char conninfo[200];
+    mortise_lease *lease = NULL;
+    const mortise_options *shared =
+        MORTISE_OPTIONS(.wait_ms = PATIENCE_MS, .ttl_ms = HOLD_MS, .mode = MORTISE_SHARED);
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=mortise",
+             pooler_port);
+    mortise_client *client = open_as(conninfo, "unreachable_timeout = 3s", "");
+    CU_ASSERT_EQUAL(try_for(client, "led astray", PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT_FATAL(test_poll(standby_has, NULL, PATIENCE_MS));
+    CU_ASSERT_STRING_EQUAL(ask_standby("SELECT pg_wal_replay_pause()"), "");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(client, "led astray", shared, &lease, &detail),
+                          MORTISE_OK);
+    point_pooler(port, standby_port);
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_UNREACHABLE);
+    says("standby");
+    point_pooler(standby_port, port);
+    CU_ASSERT(soon("SELECT grants IS NULL FROM mortise_lock WHERE name = 'led astray'", "t"));
+    CU_ASSERT_STRING_EQUAL(ask_standby("SELECT pg_wal_replay_resume()"), "");
+    mortise_close(client, NULL);
+}
+
 /* ---- the second connection --------------------------------------------------------------------------- */
 
 #define OURS "FROM pg_stat_activity WHERE application_name = 'mortise'"
@@ -269,6 +314,8 @@ int main(int argc, char **argv)
         {"listens when somebody waits", test_listen_later},
         {"a second connection that nobody waits for", test_made_unattended},
         {"who waits while it is made", test_waits_meanwhile},
+        {"a pooler that leads to a standby",
+         test_pooler_led_astray}, /* leaves sessions of the pooler */
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
