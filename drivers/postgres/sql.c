@@ -313,8 +313,10 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                            "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
                            "RETURNING version",
                            "mortise_record_write", "bbn"},
+    /* Not this session: a pooler in session mode may have kept it, and whatever it did for the lost connection is done. */
     [TEXT_GHOST] = {"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE pid = $1 AND backend_start = $2",
+                    "WHERE pid = $1 AND backend_start = $2 "
+                    "AND pid <> pg_catalog.pg_backend_pid()",
                     "mortise_ghost", "4t"},
     /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
      * without it, unless the clock is set back by more than a day. */

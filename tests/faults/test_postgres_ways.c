@@ -170,6 +170,19 @@ static bool is_locked(void *client)
            strstr(detail.message, "keeps the row locked") != NULL;
 }
 
+/* A setting of a database of the pooler, for new connections; the others are closed when nobody uses them. */
+static void set_pooler(const char *database, const char *from, const char *to)
+{
+    char command[700], reconnect[80];
+    const char *const words[] = {"-p", pooler_port, "-d", "pgbouncer", NULL};
+    snprintf(command, sizeof command, "sed -i '/^%s = /s/%s/%s/' '%s/pooler/pgbouncer.ini'",
+             database, from, to, folder);
+    snprintf(reconnect, sizeof reconnect, "RECONNECT %s", database);
+    CU_ASSERT_FATAL(shell(command));
+    CU_ASSERT_STRING_EQUAL(ask_as(words, "RELOAD"), "");
+    CU_ASSERT_STRING_EQUAL(ask_as(words, reconnect), "");
+}
+
 /* A pooler in session mode works like none: the timeouts are set as without it. */
 static void test_session_pooler(void)
 {
@@ -187,16 +200,30 @@ static void test_session_pooler(void)
     mortise_close(client, NULL);
 }
 
-/* Where the pooler's connections lead from now on. */
-static void point_pooler(const char *from, const char *to)
+/* The connection to such a pooler breaks when a request has been executed, and the next one gets the same session of the server: the
+ * client does not end that, which is its own. */
+static void test_session_again(void)
 {
-    char command[700];
-    const char *const words[] = {"-p", pooler_port, "-d", "pgbouncer", NULL};
-    snprintf(command, sizeof command, "sed -i 's/port=%s /port=%s /' '%s/pooler/pgbouncer.ini'",
-             from, to, folder);
-    CU_ASSERT_FATAL(shell(command));
-    CU_ASSERT_STRING_EQUAL(ask_as(words, "RELOAD"), "");
-    CU_ASSERT_STRING_EQUAL(ask_as(words, "RECONNECT mortise"), "");
+    struct test_proxy near;
+    char conninfo[200], before[200];
+    static const char pids[] =
+        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'again'";
+    CU_ASSERT_FATAL(
+        test_proxy_start(&near, folder, "127.0.0.1", (int)strtol(pooler_port, NULL, 10)));
+    set_pooler("session", "$", " pool_size=1");
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%d dbname=session user=mortise sslmode=disable "
+             "application_name=again",
+             near.port);
+    mortise_client *client = open_as(conninfo, "", "pooler = no");
+    give(take(client, "again", HOLD_MS));
+    snprintf(before, sizeof before, "%s", ask(pids));
+    CU_ASSERT(strtol(before, NULL, 10) > 0);
+    CU_ASSERT(test_proxy_say(&near, "cut-after down 1"));
+    give(take(client, "again", HOLD_MS));
+    CU_ASSERT_STRING_EQUAL(ask(pids), before);
+    mortise_close(client, NULL);
+    test_proxy_end(&near);
 }
 
 static bool standby_has(void *argument)
@@ -223,10 +250,10 @@ static void test_pooler_led_astray(void)
     CU_ASSERT_STRING_EQUAL(ask_standby("SELECT pg_wal_replay_pause()"), "");
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(client, "led astray", shared, &lease, &detail),
                           MORTISE_OK);
-    point_pooler(port, standby_port);
+    set_pooler("mortise", port, standby_port);
     CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_UNREACHABLE);
     says("standby");
-    point_pooler(standby_port, port);
+    set_pooler("mortise", standby_port, port);
     CU_ASSERT(soon("SELECT grants IS NULL FROM mortise_lock WHERE name = 'led astray'", "t"));
     CU_ASSERT_STRING_EQUAL(ask_standby("SELECT pg_wal_replay_resume()"), "");
     mortise_close(client, NULL);
@@ -311,6 +338,7 @@ int main(int argc, char **argv)
         {"services", test_services},
         {"TLS", test_tls},
         {"a pooler in session mode", test_session_pooler},
+        {"the same session from the pooler", test_session_again},
         {"listens when somebody waits", test_listen_later},
         {"a second connection that nobody waits for", test_made_unattended},
         {"who waits while it is made", test_waits_meanwhile},
