@@ -281,5 +281,6 @@ const struct sql_dialect mysql_dialect = {
     .clear = clear,
     .notify = notify,
     .hear = hear,
+    .hasten = op_hasten,
     .where = op_where,
 };

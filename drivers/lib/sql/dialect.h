@@ -161,6 +161,8 @@ struct sql_dialect {
      * locks_hearing()). False: they never will, and waiters have to look. `dropped`: others took this client off a list; is
      * the inbox still there? */
     bool (*hear)(struct sql_locks *locks, bool dropped);
+    /* READs of that name that pause until locks_look_due() are due then, if that is sooner. NULL: none does. */
+    void (*hasten)(struct sql_locks *locks, const char *name, size_t name_len, int64_t due_ns);
     /* Which server, for messages. */
     const char *(*where)(const struct sql_request *request, char *text, size_t size);
 };

@@ -1,6 +1,8 @@
 /* ops.c - what becomes of the request of an op, or of an errand of drivers/lib/sql, whatever the dialect is. */
 #include "remote.h"
 
+#include <string.h>
+
 #define PAUSE_MIN_NS (2 * NS_PER_MS)
 #define PAUSE_STEPS 6 /* doublings, to 128 ms */
 
@@ -51,4 +53,17 @@ void op_pause(struct request *request)
     unsigned steps = swaps - 2 < PAUSE_STEPS ? swaps - 2 : PAUSE_STEPS;
     request->not_before_ns =
         locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
+}
+
+void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t due_ns)
+{
+    const struct remote *remote = (const struct remote *)locks;
+    for (struct request *request = remote->main->queue[LANE_READING]; request != NULL;
+         request = request->next) {
+        size_t len;
+        const char *asked = request_name(&request->base, &len);
+        if (request->not_before_ns > due_ns && len == name_len && memcmp(asked, name, len) == 0 &&
+            locks_look_due(&request->base) != 0)
+            request->not_before_ns = due_ns;
+    }
 }
