@@ -2,6 +2,7 @@
  * deadline. */
 #include "run.h"
 
+#include <poll.h>
 #include <string.h>
 
 size_t run_next_name(const struct run *run)
@@ -45,22 +46,67 @@ bool run_has_lease(const struct run *run, const mortise_lease *lease)
     return false;
 }
 
+/* The end of all leases. */
+struct parting {
+    mortise_status worst;
+    mortise_error *error; /* NULL: not wanted */
+    size_t unanswered;
+};
+
 /* A lost lease comes before another failure: the work was not alone then. */
-mortise_status run_release(struct run *run, bool waits, mortise_error *error)
+static void take_outcome(struct parting *parting, mortise_status status, const mortise_error *error)
 {
-    mortise_status worst = MORTISE_OK;
+    if (status == MORTISE_OK || parting->worst == MORTISE_LOST ||
+        (parting->worst != MORTISE_OK && status != MORTISE_LOST))
+        return;
+    parting->worst = status;
+    if (parting->error != NULL)
+        *parting->error = *error;
+}
+
+static void on_released(mortise_status status, const mortise_error *error, void *user_data)
+{
+    struct parting *parting = user_data;
+
+    parting->unanswered--;
+    take_outcome(parting, status, error);
+}
+
+/* All begin before any is waited for: a wait for one must not take the others past their deadlines, when they count as lost. */
+static void release_and_wait(struct run *run, struct parting *parting)
+{
     mortise_error detail;
 
     for (size_t i = 0; i < run->count; i++) {
-        mortise_status status = waits ? mortise_release(run->leases[i], &detail)
-                                      : mortise_release_nowait(run->leases[i], &detail);
-        run->leases[i] = NULL;
-        if (status == MORTISE_OK || worst == MORTISE_LOST ||
-            (worst != MORTISE_OK && status != MORTISE_LOST))
+        if (mortise_release_async(run->leases[i], on_released, parting, NULL) != MORTISE_OK)
             continue;
-        worst = status;
-        if (error != NULL)
-            *error = detail;
+        run->leases[i] = NULL;
+        parting->unanswered++;
     }
-    return worst;
+    for (size_t i = 0; i < run->count; i++) { /* what there was no memory for needs none here */
+        mortise_status status = mortise_release(run->leases[i], &detail);
+        run->leases[i] = NULL;
+        take_outcome(parting, status, &detail);
+    }
+    while (parting->unanswered > 0) {
+        struct pollfd fd = {.fd = run->events, .events = POLLIN};
+        mortise_dispatch(run->client);
+        if (parting->unanswered > 0)
+            poll(&fd, 1, -1);
+    }
+}
+
+mortise_status run_release(struct run *run, bool waits, mortise_error *error)
+{
+    struct parting parting = {.worst = MORTISE_OK, .error = error};
+    mortise_error detail;
+
+    if (waits)
+        release_and_wait(run, &parting);
+    for (size_t i = 0; i < run->count && !waits; i++) {
+        mortise_status status = mortise_release_nowait(run->leases[i], &detail);
+        run->leases[i] = NULL;
+        take_outcome(&parting, status, &detail);
+    }
+    return parting.worst;
 }

@@ -117,5 +117,22 @@ soon "$begin" 10000 "it asked once more, and not for long"
 no "the command did not run" [ -e "$DIR/ran" ]
 servers thaw redis "$DIR/server"
 
+what "the server falls silent when the command has ended: several locks are released at the same time, and none was lost"
+export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=8s&close_timeout=500ms"
+mkfifo "$DIR/go"
+rm -f "$DIR/ready"
+"$BIN" run --ttl 6s "${N}e" "${N}f" "${N}g" -- bash -c "echo >$DIR/ready; read -r _ <$DIR/go; exit 3" 2>"$DIR/err" &
+WRAPPER=$!
+until_true filled "$DIR/ready" || wrong "the command did not start: $(cat "$DIR/err")"
+servers freeze redis "$DIR/server"
+begin=$(ms)
+echo >"$DIR/go" # long before SIGTERM is due
+same_code "the command's code" 3 $WRAPPER
+soon "$begin" 15000 "no name waits for another"
+same "one line" 1 "$(wc -l <"$DIR/err")"
+has_line "said" "$DIR/err" \
+    "^mortise: \"${N}e\", \"${N}f\", \"${N}g\" could not be released: it stays locked until its ttl ends: ."
+servers thaw redis "$DIR/server"
+
 servers end redis "$DIR/server"
 end
