@@ -98,8 +98,9 @@ static void release(struct run *run)
             run_say("%s: the lock was lost before the command ended", run->shown);
         run->lost = true;
     } else if (status != MORTISE_OK && !run->lost) {
-        run_say("%s could not be released: it stays locked until its ttl ends: %s", run->shown,
-                error.message);
+        /* the release goes on while the client is closed, and may have been executed */
+        run_say("%s could not be released: it stays locked, at the latest until its ttl ends: %s",
+                run->shown, error.message);
     }
 }
 

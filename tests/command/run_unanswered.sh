@@ -131,7 +131,7 @@ same_code "the command's code" 3 $WRAPPER
 soon "$begin" 15000 "no name waits for another"
 same "one line" 1 "$(wc -l <"$DIR/err")"
 has_line "said" "$DIR/err" \
-    "^mortise: \"${N}e\", \"${N}f\", \"${N}g\" could not be released: it stays locked until its ttl ends: ."
+    "^mortise: \"${N}e\", \"${N}f\", \"${N}g\" could not be released: it stays locked, at the latest until its ttl ends: ."
 servers thaw redis "$DIR/server"
 
 servers end redis "$DIR/server"
