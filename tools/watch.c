@@ -58,7 +58,7 @@ struct watch {
     struct asker *asker;
     struct snapshot now, before;
     bool answered; /* at least once */
-    int signals;
+    int signals;   /* -1: not in place */
 };
 
 /* ---- Lines ----------------------------------------------------------------------------------- */
@@ -243,10 +243,8 @@ static int on_signals(struct watch *watch)
     struct signalfd_siginfo info;
 
     while (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGTSTP && watch->in_place)
+        if (info.ssi_signo == SIGTSTP)
             stop();
-        else if (info.ssi_signo == SIGTSTP)
-            raise(SIGSTOP);
         else if (info.ssi_signo != SIGWINCH)
             return EXIT_SIGNAL_BASE + (int)info.ssi_signo;
     }
@@ -289,16 +287,32 @@ static int loop(struct watch *watch)
     return code;
 }
 
-static int open_signals(void)
+static void end_at_once(int number)
+{
+    _exit(EXIT_SIGNAL_BASE + number);
+}
+
+/* Not in place there is no terminal to restore, and a write may wait for a reader for ever: the signals end or stop the process
+ * within it. -1: there is no descriptor. */
+static int open_signals(bool in_place)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    const struct sigaction action = {.sa_handler = end_at_once};
     sigset_t set;
 
+    signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set);
     signal_set_add(&set, numbers, sizeof numbers / sizeof numbers[0]);
+    for (size_t i = 0; !in_place && i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i] != SIGTSTP && sigismember(&set, numbers[i]))
+            sigaction(numbers[i], &action, NULL);
+    }
+    if (!in_place) {
+        setvbuf(stdout, NULL, _IOLBF, 0); /* then no line is cut where it ends */
+        return -1;
+    }
     sigaddset(&set, SIGWINCH);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -311,13 +325,13 @@ static int run_watch(struct watch *watch)
         return code;
     witness_ask_begin(watch->client);
     watch->in_place = on_terminal() && !watch->as_json;
-    watch->signals = open_signals();
+    watch->signals = open_signals(watch->in_place);
     watch->asker = asker_start(watch->client, watch->prefix, watch->interval_ms);
     if (watch->in_place)
         screen_open();
     code = loop(watch);
     screen_close();
-    /* From here on a signal ends the command, because closing may wait for a backend that does not answer. */
+    /* From here on a signal ends the command in any case, because closing may wait for a backend that does not answer. */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

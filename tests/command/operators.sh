@@ -149,6 +149,33 @@ hold "${N}w1"
 same "ends when its reader has seen enough" "${N}w1" "$(cut -f 3 "$DIR/watch")"
 let_go "$HOLDER"
 
+what "watch, whose reader is stuck: a signal stops and ends it"
+mkfifo "$DIR/full"
+exec 8<>"$DIR/full" # nobody gets a broken pipe
+for size in 4096 1; do # it takes no byte more
+    dd if=/dev/zero of="$DIR/full" oflag=nonblock bs=$size count=1000000 2>/dev/null
+done
+writes() { holds "/proc/$1/wchan" 'pipe_write'; } # inside of the kernel; some kernels do not tell
+stuck() { # a watch that has something to say there
+    "$BIN" watch --interval 50ms "${N}w" >"$DIR/full" &
+    watcher=$!
+    LIMIT=10 until_true writes $watcher
+}
+hold "${N}w1"
+stuck
+kill -TSTP $watcher
+yes "TSTP" until_true stopped $watcher
+kill -CONT $watcher
+for number in TERM INT; do
+    kill -$number $watcher
+    yes "$number" until_true gone $watcher
+    kill -KILL $watcher 2>/dev/null
+    same_code "the code" $((128 + $(kill -l $number))) $watcher
+    [ $number = INT ] || stuck
+done
+let_go "$HOLDER"
+exec 8>&-
+
 what "check"
 "$BIN" check >"$DIR/out"
 same "all is right" 0 $?
