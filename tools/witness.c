@@ -70,7 +70,7 @@ static void say_where(int listener)
     char shown[QUOTED_SIZE];
 
     getsockname(listener, (struct sockaddr *)&address, &size);
-    say("witness: listens on %s", quoted(address.sun_path, shown, sizeof shown));
+    witness_say("listens on %s", quoted(address.sun_path, shown, sizeof shown));
 }
 
 static int serve(const char *path)

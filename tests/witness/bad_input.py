@@ -354,6 +354,29 @@ def test_socket_of_systemd(folder):
     still_honest(folder, where, holder)
 
 
+def test_stuck_reader(folder):
+    """stderr is a pipe that is full from the start: the witness works all the same, and a signal ends it"""
+    pipe = folder.file("pipe")
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # not the one that the witness has: the flag is of this one alone
+    for size in (4096, 1):
+        try:
+            while True:
+                os.write(end, b"x" * size)
+        except BlockingIOError:
+            pass
+    with open(pipe, "wb", buffering=0) as stderr:
+        witness = folder.start(rig.COMMAND, "witness", "--socket", folder.file("w"), stderr=stderr)
+    until(folder.can_connect, "it listens")
+    where, holder = honest(folder)
+    still_honest(folder, where, holder)
+    witness.terminate()
+    until(lambda: witness.poll() is not None, "TERM ends it")
+    assert witness.returncode == 0
+    assert set(os.read(end, 1 << 20)) == {ord("x")}
+    os.close(end)
+
+
 def test_umask(folder):
     """the socket is its user's alone, and the witness keeps its umask for what the drivers make"""
     witness = folder.witness(umask=0o022)
