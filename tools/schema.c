@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,15 @@ static int exec_failed(const char *command, const char *program)
     return error == ENOENT ? EXIT_BACKEND_AWAY : EXIT_SYSTEM;
 }
 
+/* Without it the program would take another configuration. */
+static bool pass_config(const char *variable)
+{
+    if (config_where == NULL || setenv(variable, config_where, 1) == 0)
+        return true;
+    say("cannot set %s: %s", variable, strerror(errno));
+    return false;
+}
+
 int command_bench(int argc, char **argv)
 {
     static char name[] = "mortise-bench";
@@ -84,8 +94,8 @@ int command_bench(int argc, char **argv)
     (void)argc;
     /* It reads no MORTISE_CONFIG: what it measures must be named. Not by its own -C, because every user of the host can read
      * the arguments of a process, and a URL may hold a password. */
-    if (config_where != NULL)
-        setenv("MORTISE_BENCH_CONFIG", config_where, 1);
+    if (!pass_config("MORTISE_BENCH_CONFIG"))
+        return EXIT_SYSTEM;
     argv[0] = name;
     exec_beside(name, argv);
     execvp(name, argv);
@@ -98,8 +108,8 @@ int command_serve(int argc, char **argv)
     static char name[] = "mortise-serve";
 
     (void)argc;
-    if (config_where != NULL)
-        setenv("MORTISE_CONFIG", config_where, 1);
+    if (!pass_config("MORTISE_CONFIG"))
+        return EXIT_SYSTEM;
     argv[0] = name;
     exec_beside(name, argv);
     return exec_failed("serve", name);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# No memory: a message between the wrapper and its keeper, or the command's environment, is refused for it.
+# No memory: a message between the wrapper and its keeper, the environment of a program, or room for a list, is refused for it.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -101,5 +101,13 @@ same "the code" 71 $?
 has_line "it says so" "$DIR/err" '^mortise: cannot run .*touch.*: Cannot allocate memory'
 no "the command never ran" [ -e "$DIR/without" ]
 yes "the lock is free" is_free "${N}e"
+
+what "the configuration for serve and bench: none of them runs with another one"
+for pair in serve:MORTISE_CONFIG bench:MORTISE_BENCH_CONFIG; do
+    LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SETENV=${pair#*:} "$BIN" -C "sqlite:$DIR/b.db" ${pair%:*} --help >"$DIR/out" 2>"$DIR/err"
+    same "${pair%:*}: the code" 71 $?
+    has_line "it says so" "$DIR/err" "^mortise: cannot set ${pair#*:}: Cannot allocate memory"
+    no "it does not run" filled "$DIR/out"
+done
 
 end
