@@ -203,10 +203,11 @@ static int on_answer(struct watch *watch)
         return -1;
     if (fresh.status != MORTISE_OK) {
         if (!watch->answered || fresh.status == MORTISE_NOTSUP) {
+            const int code = exit_code_of(fresh.status);
             screen_close();
             say_error(&fresh.error);
             snapshot_free(&fresh);
-            return exit_code_of(fresh.status);
+            return code;
         }
         if (!watch->in_place && watch->now.status == MORTISE_OK)
             say_error(&fresh.error);

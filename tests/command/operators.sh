@@ -52,6 +52,9 @@ if "$BIN" drivers redis >/dev/null 2>&1; then
     "$BIN" -C "$DIR/away.conf" status "${N}a" >"$DIR/out" 2>"$DIR/err"
     same "status" 69 $?
     same "prints no line" "" "$(cat "$DIR/out")"
+    "$BIN" -C "$DIR/away.conf" watch >"$DIR/out" 2>"$DIR/err"
+    same "watch" 69 $?
+    has_line "says why" "$DIR/err" '^mortise: .*127\.0\.0\.1:1'
 fi
 
 what "a hundred locks"
