@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,14 +32,25 @@ void snapshot_free(struct snapshot *snapshot)
     *snapshot = (struct snapshot){0};
 }
 
+/* Without memory there is no answer: the thread must not end the process, which may have to restore a terminal. */
+static bool out_of_memory(struct snapshot *snapshot)
+{
+    snapshot->status = snapshot->error.status = MORTISE_NOMEM;
+    snprintf(snapshot->error.message, sizeof snapshot->error.message, "out of memory");
+    return false;
+}
+
 static bool add(const mortise_info *info, void *user_data)
 {
     struct snapshot *snapshot = user_data;
 
     if (snapshot->count == snapshot->capacity) {
-        snapshot->capacity = snapshot->capacity ? snapshot->capacity * 2 : 64;
-        snapshot->infos =
-            must_have(reallocarray(snapshot->infos, snapshot->capacity, sizeof *snapshot->infos));
+        const size_t capacity = snapshot->capacity ? snapshot->capacity * 2 : 64;
+        mortise_info *infos = reallocarray(snapshot->infos, capacity, sizeof *infos);
+        if (infos == NULL)
+            return out_of_memory(snapshot);
+        snapshot->infos = infos;
+        snapshot->capacity = capacity;
     }
     snapshot->infos[snapshot->count++] = *info;
     return true;
@@ -70,8 +82,10 @@ static void *ask(void *argument)
 
     do {
         struct snapshot snapshot = {0};
-        snapshot.status =
+        mortise_status status =
             mortise_list(asker->client, asker->prefix, add, &snapshot, &snapshot.error);
+        if (status != MORTISE_OK)
+            snapshot.status = status;
         publish(asker, &snapshot);
     } while (!is_over(asker));
     return NULL;

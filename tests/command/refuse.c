@@ -1,7 +1,8 @@
-/* refuse.c - loaded into the command: system calls that fail for lack of memory.
+/* refuse.c - loaded into the command: calls that fail for lack of memory.
  *
  * MORTISE_REFUSE_SEND="KIND COUNT": so many messages of this kind (tools/keeper.h) between `mortise run` and its keeper.
  * MORTISE_REFUSE_SETENV=NAME: setting this variable.
+ * MORTISE_REFUSE_ROOM=BYTES: room for an array of elements that are at least so large.
  * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind.
  * MORTISE_REFUSE_READ="KIND FIFO": fails nothing, but a message of this kind is received only once somebody writes the FIFO. */
 #include <errno.h>
@@ -88,4 +89,16 @@ int setenv(const char *name, const char *value, int overwrite)
         return -1;
     }
     return putenv(entry);
+}
+
+void *reallocarray(void *memory, size_t count, size_t size)
+{
+    const char *refused = getenv("MORTISE_REFUSE_ROOM");
+    size_t length;
+
+    if ((refused == NULL || size < strtoul(refused, NULL, 10)) &&
+        !__builtin_mul_overflow(count, size, &length))
+        return realloc(memory, length);
+    errno = ENOMEM;
+    return NULL;
 }

@@ -110,4 +110,17 @@ for pair in serve:MORTISE_CONFIG bench:MORTISE_BENCH_CONFIG; do
     no "it does not run" filled "$DIR/out"
 done
 
+if command -v script >/dev/null; then
+    what "the list that watch shows on a terminal: it restores the terminal"
+    hold "${N}j"
+    script -qec "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_ROOM=1000 '$BIN' watch '$N'; echo code \$?; stty -a" \
+        "$DIR/typescript" >/dev/null 2>&1 </dev/null
+    has_line "it leaves its screen, and says why" "$DIR/typescript" $'\033\\[\\?1049l.*mortise: out of memory'
+    has_line "the code" "$DIR/typescript" '^code 71'
+    has_line "lines are edited" "$DIR/typescript" '(^| )icanon'
+    let_go "$HOLDER"
+else
+    echo "not checked here: watch on a terminal (no script)"
+fi
+
 end
