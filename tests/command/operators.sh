@@ -20,8 +20,8 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$2" "$3"
 
 what "status"
 "$BIN" status "${N}a" >"$DIR/out"
-same "a free lock: a line" "${N}a	free	-	-	-	-	-	-" "$(cut -f 1-8 "$DIR/out")"
-same "code" 0 $?
+same "a free lock: the code" 0 $?
+same "a line" "${N}a	free	-	-	-	-	-	-" "$(cut -f 1-8 "$DIR/out")"
 hold "${N}a" --ttl 40s
 "$BIN" status "${N}a" "${N}b" >"$DIR/out"
 same "two names, two lines" 2 "$(wc -l <"$DIR/out")"
@@ -67,7 +67,7 @@ LIMIT=60
 yes "are listed" until_true hundred
 "$BIN" list "${N}many-" >"$DIR/out"
 yes "in byte order" env LC_ALL=C sort -c "$DIR/out"
-same "a narrower prefix" 10 "$("$BIN" list "${N}many-04" | wc -l | sed 's/^10$/10/; t; s/.*/10/')"
+same "a narrower prefix" 10 "$("$BIN" list "${N}many-04" | wc -l)"
 same "040 to 049" 10 "$("$BIN" list "${N}many-04" | cut -f 1 | grep -c "^${N}many-04[0-9]\$")"
 same "no prefix that matches" "" "$("$BIN" list "${N}none-")"
 "$BIN" list --json "${N}many-" >"$DIR/out"

@@ -116,12 +116,12 @@ kill -CONT $run
 same_code "it asks about each of them" 76 $run
 
 what "the wrapper is killed"
-"$BIN" run --ttl 2s "$a" "$b" -- sh -c "echo \$\$ >$DIR/pid2; exec sleep 1000" 2>"$DIR/err" &
+"$BIN" run --ttl 10m "$a" "$b" "$c" -- sh -c "echo \$\$ >$DIR/pid2; exec sleep 1000" 2>"$DIR/err" &
 run=$!
 until_true filled "$DIR/pid2" || wrong "it does not run"
 kill -KILL $run
 yes "the command is ended" until_true gone "$(cat "$DIR/pid2")"
-yes "all locks end with their ttl" eval 'until_true is_free "$a" && until_true is_free "$b"'
+yes "the keeper releases all locks" eval 'until_true is_free "$a" && until_true is_free "$b" && until_true is_free "$c"'
 
 if can_freeze; then
     what "the backend does not answer"
