@@ -55,7 +55,7 @@
 
 /* Whether fd is an area that can be read without harm: it cannot block, and cannot become smaller. */
 bool claims_are_readable(int fd);
-/* Copies the next slot from *index on that has a claim which has not ended by itself. False: there is none left. */
+/* Copies the next slot from *index on whose claim has to be released. False: there is none left. */
 bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot);
 
 /* ---- witness_hello.c: messages --------------------------------------------------------------------- */

@@ -38,7 +38,9 @@ bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot)
         if (pread(fd, slot, sizeof *slot, at) != (ssize_t)sizeof *slot)
             return false;
         bool written = slot->sequence % 2 == 0; /* else the process died in WRITING */
-        if (written && slot->state != MORTISE_WITNESS_FREE && slot->ends_ns > now)
+        /* what was granted may outlive its ttl: some backends keep it for a session; and one release is enough */
+        if (written && (slot->state == MORTISE_WITNESS_HELD ||
+                        (slot->state == MORTISE_WITNESS_ASKED && slot->ends_ns > now)))
             return true;
     }
     return false;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A claim that is not renewed ends by itself; a request may take as long as the ttl to arrive. */
+/* A claim that is not renewed ends by itself, mostly after its ttl; a request may take as long as the ttl to arrive. */
 static int64_t end_ns(const struct claim *claim, int64_t now)
 {
     return clock_after_ms(now, 2 * (int64_t)claim->ttl_ms);

@@ -105,7 +105,8 @@ typedef struct mortise_witness_slot {
     uint32_t flags;
     uint32_t permits;
     int64_t ttl_ms;
-    int64_t ends_ns; /* CLOCK_BOOTTIME: a claim that is not renewed has ended by itself; INT64_MAX: no such instant */
+    int64_t ends_ns; /* CLOCK_BOOTTIME: twice the ttl after the last renewal; INT64_MAX: no such instant. An ASKED claim is not
+                      * released later. The backend may keep a claim for longer (`zookeeper`: for the session) */
     unsigned char grant[MORTISE_WITNESS_GRANT_SIZE];
     uint32_t name_len, owner_len;
     char name[MORTISE_NAME_MAX];   /* with the namespace */
@@ -160,7 +161,7 @@ MORTISE_API size_t mortise_witness_configured(mortise_client *client, char *buff
 MORTISE_API uint64_t mortise_config_print(mortise_client *client);
 
 /* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until
- * the claim has ended by itself. Never call it for a process that may be alive.
+ * the ttl is over, counted from this call. Never call it for a process that may be alive.
  * slot: a copy, in the state ASKED or HELD; `sequence` and `ends_ns` are not looked at.
  * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it had nothing of it, or why the release is not
  * certain (UNREACHABLE, …; then the library goes on). It is called once, on the notifier thread or in

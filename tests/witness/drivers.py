@@ -23,7 +23,7 @@ STACKS = {
     "redis-plain": ("redis", [], REDIS + "queue = no\nfencing = off\n", ""),
     "redlock": ("redis", ["nodes=3", "aof=yes"], "nodes = 127.0.0.1:{PORT}, 127.0.0.1:{PORT2}, 127.0.0.1:{PORT3}\nmax_ttl = 10m\nnode_persistent = yes\n",
                 "shared"),
-    "zookeeper": ("zookeeper", [], "servers = 127.0.0.1:{PORT}\n", "shared permits"),
+    "zookeeper": ("zookeeper", ["tick=2000"], "servers = 127.0.0.1:{PORT}\n", "shared permits"),
     "migrate": ("redis", [], "from = sqlite\nto = redis\nphase = both\n[sqlite]\npath = {FOLDER}/locks.db\n[redis]\n"
                 + REDIS, ""),
     "postgres": ("postgres", [], "conninfo = host=127.0.0.1 port={PORT} dbname=mortise user=mortise\n",
@@ -187,6 +187,20 @@ def test_owner(folder):
     assert hear(waiter, 0.05) is None
     kill(two)
     assert hear(waiter) == "held"
+
+
+def test_longer_than_the_ttl(folder):
+    """a claim that outlives its holder by more than twice the ttl is released, although the witness acts later than that"""
+    if stack.name != "zookeeper":  # the session decides there
+        return
+    where = stack.config(folder, "crash_delay = 3s\n", ttl="1s", more="session_timeout = 40s\n")  # the most, at this tick
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    waiter = folder.waiter(where, "a")
+    watched(folder, waiter)
+    kill(holder)
+    assert hear(waiter, 20) == "held"
 
 
 def test_silent_backend(folder):
