@@ -11,6 +11,8 @@
 #include "output.h"
 #include "text.h"
 
+#include <mortise/witness.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -157,6 +159,7 @@ static void how_it_ended(const struct run *run, char *text, size_t size)
 
 /* What the backend says of the lock that was asked for. OK, or NOTSUP (it cannot say who holds a lock), is an answer. */
 struct look {
+    bool remains; /* this process may have held it then, without a lease */
     mortise_status status;
     mortise_info info;
     mortise_error error;
@@ -166,10 +169,12 @@ struct look {
  * several names is released by the keeper. */
 static void look_at_lock(struct run *run, struct look *look)
 {
+    const char *name = run->names[run->asked_for];
+
     look->info = (mortise_info){.size = sizeof look->info};
+    look->remains = mortise_has_remains(run->client, name); /* before the backend looks */
     signals_end_at_once(run);
-    look->status =
-        mortise_inspect(run->client, run->names[run->asked_for], &look->info, &look->error);
+    look->status = mortise_inspect(run->client, name, &look->info, &look->error);
     signals_held_back(run);
 }
 
@@ -178,16 +183,18 @@ static bool is_answer(const struct look *look)
     return look->status == MORTISE_OK || look->status == MORTISE_NOTSUP;
 }
 
-/* A request of this wait may have been granted without an answer, and is not undone yet. (Another container may have the same host
- * name and process id; what is held for longer than this wait is not of this wait.) */
+/* The holder is, or may be, a request of this wait that was granted without an answer, and is not undone yet. (Another container may
+ * have the same host name and process id; but what is held for longer than this wait is not of this wait.) */
 static bool is_left_behind(const struct run *run, const struct look *look)
 {
     const mortise_info *info = &look->info;
     char host[sizeof info->host] = "";
 
+    if (!look->remains || look->status != MORTISE_OK)
+        return look->remains && look->status == MORTISE_NOTSUP;
     gethostname(host, sizeof host - 1);
-    return look->status == MORTISE_OK && info->pid == getpid() && strcmp(info->host, host) == 0 &&
-           info->held_ms >= 0 && info->held_ms <= waited_ms(run);
+    return info->held && info->held_ms <= waited_ms(run) &&
+           (info->pid == 0 || (info->pid == getpid() && strcmp(info->host, host) == 0));
 }
 
 /* Not what this run may share: whether a permit is left, or a writer waits, only an acquire tells. */
@@ -357,26 +364,41 @@ static int failed_at_end(struct run *run, const struct look *look, int code)
     return code;
 }
 
-/* left_behind: the backend has named this process as the holder. It may do so only now, if the request of the wait was hidden in a
- * transaction; so it is asked again who holds the lock. */
+/* BUSY may mean a request of the wait itself, which may have been hidden in a transaction until now; so it is asked again who holds the
+ * lock. If nobody does any more, it is what the look before the try has found: left_behind. */
+static bool is_busy_by_another(struct run *run, struct look *look, bool left_behind)
+{
+    look_at_lock(run, look);
+    if (!is_answer(look))
+        return false;
+    return look->status == MORTISE_OK && !look->info.held ? !left_behind
+                                                          : !is_left_behind(run, look);
+}
+
+/* Not that the lock "is held by" a host: who filters the lines of other holders must see this one. */
+static const char *why_busy(const struct look *look)
+{
+    return is_answer(look) ? "a request of this run that got no answer may have acquired it"
+                           : error_text(&look->error);
+}
+
 static int failed_last_try(struct run *run, bool left_behind)
 {
     struct look look;
     char after[64], shown[QUOTED_SIZE];
+    const char *why = error_text(&run->error);
 
     run_release(run, false, NULL);
     if (run->status == MORTISE_BUSY) {
-        look_at_lock(run, &look);
-        if (!is_answer(&look) || is_left_behind(run, &look))
-            left_behind = true;
-    }
-    if (run->status == MORTISE_BUSY && !left_behind) {
-        say_not_had(run, &look);
-        return run->not_had_code;
+        if (is_busy_by_another(run, &look, left_behind)) {
+            say_not_had(run, &look);
+            return run->not_had_code;
+        }
+        why = why_busy(&look);
     }
     how_it_ended(run, after, sizeof after);
     run_say("%s was not acquired; %s: %s", quoted(run->names[run->asked_for], shown, sizeof shown),
-            after, error_text(&run->error));
+            after, why);
     return code_without_holder(run->status);
 }
 

@@ -176,6 +176,28 @@ uint64_t mortise_config_print(mortise_client *handle)
     return print;
 }
 
+/* LEAVING: it is not answered; ENDING: it is not undone. */
+bool mortise_has_remains(mortise_client *handle, const char *name)
+{
+    struct client *client;
+    char full[MORTISE_NAME_MAX + 1];
+    size_t length;
+    bool remains = false;
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return false;
+    struct locks *locks = &client->locks;
+    if (client_name(client, name, false, full, &length, NULL) == MORTISE_OK) {
+        pthread_mutex_lock(&locks->lock);
+        const struct name *found = name_find_locked(locks, full, length);
+        for (struct claim *claim = found == NULL ? NULL : found->claims; claim != NULL;
+             claim = claim->next)
+            remains |= claim->state == CLAIM_LEAVING || claim->state == CLAIM_ENDING;
+        locks_unlock(locks, START_NOW);
+    }
+    client_leave(client);
+    return remains;
+}
+
 /* A release whose first answer comes by a callback. The claim refers to it until then; after that, the queue of callbacks. */
 struct dead_release {
     struct release_wait wait; /* first */

@@ -160,6 +160,11 @@ MORTISE_API size_t mortise_witness_configured(mortise_client *client, char *buff
  * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */
 MORTISE_API uint64_t mortise_config_print(mortise_client *client);
 
+/* Whether the backend may hold the name for this client without a lease: for a request that was given up and is not answered, or
+ * not undone yet, or for a lease whose release is not over. So a program can tell what it left behind from the lock of another
+ * process that has the same host and pid, in another container: ask this before the backend. False, too: the client was closed. */
+MORTISE_API bool mortise_has_remains(mortise_client *client, const char *name);
+
 /* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until
  * the ttl is over, counted from this call. Never call it for a process that may be alive.
  * slot: a copy, in the state ASKED or HELD; `sequence` and `ends_ns` are not looked at.

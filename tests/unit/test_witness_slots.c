@@ -89,16 +89,23 @@ static void test_given_up(void)
                       .on_cancel = SIM_CANCEL_IGNORED);
     int end = SCRIPT(.kinds = OP(RELEASE), .hold_reply = true);
     want(&rig, &got, "a", FOREVER);
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "a")); /* it is wanted */
     CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
     settle();
     CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1); /* LEAVING */
+    CU_ASSERT(mortise_has_remains(rig.handle, "a"));
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "b"));
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, ""));
     sim->let_go(hold);
     settle();
     CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1); /* ENDING */
+    CU_ASSERT(mortise_has_remains(rig.handle, "a"));
     sim->let_go(end);
     sim->end(end);
     settle();
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "a"));
     finish();
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "a")); /* closed */
 }
 
 static void test_downgrade_and_share(void)
