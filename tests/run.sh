@@ -65,6 +65,7 @@ build_ahead() {
         done' sh "$root" "$require_all" "$@" </dev/null >/dev/null 2>&1 &
     ahead=$!
     trap 'end_build_ahead' EXIT
+    trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
@@ -72,7 +73,8 @@ build_ahead() {
 # end_build_ahead: what is not built by now is built in the foreground. A busy machine leaves the background no time.
 end_build_ahead() {
     [ -n "$ahead" ] || return 0
-    kill -TERM "-$ahead" 2>/dev/null || true # dash takes no "--" behind a signal's name
+    # Its group, if it has one already. dash takes no "--" behind a signal's name.
+    kill -TERM "-$ahead" 2>/dev/null || kill -TERM "$ahead" 2>/dev/null || true
     wait "$ahead" 2>/dev/null || true
     tries=50 # where nobody reaps orphans a group never ends
     while [ $tries -gt 0 ] && kill -0 "-$ahead" 2>/dev/null; do
