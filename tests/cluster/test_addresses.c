@@ -171,11 +171,10 @@ static bool begin_master(struct fake *master, char map[100])
     return true;
 }
 
-/* Before Redis 7.0 a lock may be held at the node that answers ASK, so such a node gets no request: as the only server, as one of a
+/* Before Redis 7.0.3 a lock may be held at the node that answers ASK, so such a node gets no request: as the only server, as one of a
  * list, and as a master that the map names. */
-static void test_old(void)
+static void check_old(const char *old, const char *refusal)
 {
-    static const char old[] = "$44\r\nredis_version:6.2.14\r\nredis_mode:cluster\r\n\r\n\r\n";
     static const char at_seven[] = "$44\r\nredis_version:7.0.15\r\nredis_mode:cluster\r\n\r\n\r\n";
     static char map[100];
     struct fake master;
@@ -194,7 +193,7 @@ static void test_old(void)
         if (!EXPECT(OK, mortise_open(url, &client, &detail)))
             continue;
         EXPECT(BACKEND, try_once(client, "old"));
-        SAYS("a cluster needs Redis 7.0 or later; this is 6.2.14");
+        SAYS(refusal);
         CHECK(!detail.retryable);
         close_client(client);
     }
@@ -208,6 +207,14 @@ static void test_old(void)
     }
     fake_inform(&seed, NULL);
     fake_end(&master);
+}
+
+static void test_old(void)
+{
+    check_old("$44\r\nredis_version:6.2.14\r\nredis_mode:cluster\r\n\r\n\r\n",
+              "a cluster needs Redis 7.0.3 or later; this is 6.2.14");
+    check_old("$43\r\nredis_version:7.0.2\r\nredis_mode:cluster\r\n\r\n\r\n",
+              "a cluster needs Redis 7.0.3 or later; this is 7.0.2");
 }
 
 /* Valkey from 8.0 on has another name for what says that a server is a node: as the only server, and as one of a list. */
@@ -247,7 +254,7 @@ static const CU_TestInfo tests[] = {
     {"more masters than a client remembers", test_strangers},
     {"what a node refuses", test_refusals},
     {"masters without a port", test_portless},
-    {"nodes before Redis 7.0", test_old},
+    {"nodes before Redis 7.0.3", test_old},
     {"nodes of Valkey", test_valkey},
     CU_TEST_INFO_NULL,
 };

@@ -8,6 +8,7 @@
 #include "text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum step {
@@ -255,17 +256,24 @@ static bool is_before(const struct link *link, char major)
     return link->version[0] >= '0' && link->version[0] < major && link->version[1] == '.';
 }
 
-/* Before Redis 5 a script that has asked for the time must not write. Before Redis 7 a node that hands over a slot answers ASK as
- * soon as one of the keys is not there: the lock may be held there all the same, and the other node would grant it once more. */
+/* A node that hands over a slot answers ASK as soon as one of the keys is not there: the lock may be held there all the same, and the
+ * other node would grant it once more. */
+static bool is_hasty(const struct link *link)
+{
+    return is_before(link, '7') ||
+           (strncmp(link->version, "7.0.", 4) == 0 && strtoul(link->version + 4, NULL, 10) < 3);
+}
+
+/* Before Redis 5 a script that has asked for the time must not write. */
 static void check_version(struct link *link)
 {
     if (is_before(link, '5'))
         link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
                        "%s: Redis 5.0 or later is needed; this is %s", link->endpoint.text,
                        link->version);
-    else if (link->clustered && link->settings->redirects && is_before(link, '7'))
+    else if (link->clustered && link->settings->redirects && is_hasty(link))
         link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
-                       "%s: a cluster needs Redis 7.0 or later; this is %s", link->endpoint.text,
+                       "%s: a cluster needs Redis 7.0.3 or later; this is %s", link->endpoint.text,
                        link->version);
     else
         return;

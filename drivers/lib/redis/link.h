@@ -171,7 +171,7 @@ struct link_settings {
     bool
         any_of_cluster; /* so does every node of a cluster: the owner sees that it is `clustered` */
     bool
-        redirects; /* the owner follows a cluster's redirects: a node before Redis 7.0 is refused */
+        redirects; /* the owner follows a cluster's redirects: a node before Redis 7.0.3 is refused */
     char client_name[64];
 };
 

@@ -19,9 +19,9 @@ bool script_call(struct link *link, const struct link_script *script, bool *know
                  unsigned arguments);
 
 /* The same behind ASKING, where the slot is on its way: always with the text. The server that has the slot has said (ASK) that it
- * has none of these keys, and none will come into being there any more (before Redis 7.0 it says so if one is missing: such
- * clusters are refused). So each of them is here, or nowhere; but for a call of
- * several keys this server wants them all to exist (TRYAGAIN). */
+ * has none of these keys, and none will come into being there any more (before Redis 7.0.3 it says so if one is missing: such
+ * clusters are refused). So each of them is here, or nowhere; but for a call of several keys this server wants them all to exist
+ * (TRYAGAIN). */
 void script_call_asking(struct link *link, const struct link_script *script, unsigned keys,
                         unsigned arguments);
 
