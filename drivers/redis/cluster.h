@@ -50,6 +50,8 @@
  *     where the script goes on, whether the rest of the slot has arrived or not. Renewals of exclusive leases name one key, and
  *     never wait; those of shared ones name three. A downgrade waits as acquires do, and is the only renewal of its lease until it
  *     is done: if the keys stay at the source for longer than the ttl, the lease is LOST.
+ *   A slot is on its way, and the source fails: its replica has not heard of the move (with Valkey 8 it has), owns the slot, and lacks
+ *     the keys that have left, so it grants those locks again (docs/redis.md). The driver cannot know.
  *   A script at the source needs a key that it has deleted, or that is not there (as those of holders who share): see "Script
  *     attempted" above. A release gives the lock to nobody then. A place can be lost with it; its waiter takes another one at its
  *     next refresh.

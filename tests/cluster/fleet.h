@@ -71,6 +71,8 @@ bool move_key(struct move *move, const char *key);
 void move_keys(struct move *move);
 /* What is left of the keys, and then the slot itself. */
 void move_end(struct move *move);
+/* The slot stays where it is; the keys that had come to the new node are deleted there. */
+void move_abandon(struct move *move);
 /* All of these steps. */
 void move_slot(struct fleet *fleet, unsigned slot, int to);
 /* How often the node has answered TRYAGAIN. */

@@ -141,6 +141,18 @@ void move_end(struct move *move)
     CHECK(wait_owner(fleet, move->slot, move->to));
 }
 
+void move_abandon(struct move *move)
+{
+    struct fleet *fleet = move->fleet;
+    redisReply *keys = ask(&fleet->node[move->to], "CLUSTER GETKEYSINSLOT %u 1000", move->slot);
+    for (size_t i = 0; keys && i < keys->elements; i++) {
+        DO(fleet, move->to, "ASKING");
+        DO(fleet, move->to, "DEL %s", keys->element[i]->str);
+    }
+    freeReplyObject(keys);
+    DO(fleet, move->to, "CLUSTER SETSLOT %u STABLE", move->slot);
+}
+
 void move_slot(struct fleet *fleet, unsigned slot, int to)
 {
     struct move move;

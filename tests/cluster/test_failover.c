@@ -290,6 +290,37 @@ static void test_just_moved(void)
     close_client(client);
 }
 
+/* Likewise: only the former master knows that the slot is on its way, and it dies when it has handed over the lock. Its replica owns
+ * the slot, has no copy, and sends nobody on. */
+static void test_source_killed(void)
+{
+    struct told told = TOLD_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica),
+                   *other = fleet_open(&fleet, NULL, timeouts);
+    name_on(&fleet, 1, "source-killed", name);
+    mortise_lease *lease = hold(client, name, &told);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    move_keys(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(wait_replicated(&fleet, 1, 1));
+    CHECK(test_count_get(&told.lost) == 0);
+    fleet_do(&fleet, "kill", 1);
+    fleet_promote(&fleet, REPLICA(1));
+    mortise_lease *next = take(other, name);
+    SAFE(mortise_token(next) > mortise_token(lease));
+    CHECK(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give(next);
+    move_abandon(&move);
+    fleet_do(&fleet, "start", 1);
+    fleet_mend(&fleet);
+    CHECK(wait_owner(&fleet, move.slot, 1));
+    close_client(other);
+    close_client(client);
+}
+
 static bool is_refused_more(void *before)
 {
     return refusals(&fleet, 1) > *(int64_t *)before;
@@ -331,6 +362,7 @@ static const CU_TestInfo tests[] = {
     {"min_replicas: the slot of a tag is on its way", test_tagged_moving},
     {"min_replicas: the first slot of a new master", test_new_master},
     {"min_replicas: the slot has just moved", test_just_moved},
+    {"min_replicas: a slot's former master is killed", test_source_killed},
     {"min_replicas: undone elsewhere", test_undone_elsewhere},
     CU_TEST_INFO_NULL,
 };
