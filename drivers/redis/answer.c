@@ -73,7 +73,7 @@ void answer_renewed(struct driver *driver, mortise_op *op, char digit, int64_t s
     }
 }
 
-/* ---- released --------------------------------------------------------------------------------------- */
+/* ---- at the primary ---------------------------------------------------------------------------------- */
 
 static void role_told(struct request *request, redisReply *reply)
 {
@@ -88,9 +88,12 @@ static void role_told(struct request *request, redisReply *reply)
     link_break(&driver->link, &fault);
 }
 
-/* A replica that lags says too that nothing is there: the server is asked first whether it is the primary still. */
-static void ask_role(struct driver *driver, mortise_op *op, mortise_status verdict)
+void answer_of_primary(struct driver *driver, mortise_op *op, mortise_status verdict)
 {
+    if (!driver->link.role_told) { /* the user may not ask */
+        op_complete(driver, op, verdict);
+        return;
+    }
     struct request *request = request_begin(driver, op, role_told);
     if (request == NULL)
         return;
@@ -100,6 +103,9 @@ static void ask_role(struct driver *driver, mortise_op *op, mortise_status verdi
     link_call_end(&driver->link, &request->call, 1);
 }
 
+/* ---- released --------------------------------------------------------------------------------------- */
+
+/* A replica that lags says too that nothing is there. */
 void answer_released(struct driver *driver, mortise_op *op, int64_t answer)
 {
     op->sure = uncertain_is_sure(driver, &op->grant);
@@ -108,8 +114,6 @@ void answer_released(struct driver *driver, mortise_op *op, int64_t answer)
         driver->routes->released(driver, op);
     if (answer == 2)
         op_complete(driver, op, MORTISE_OK);
-    else if (driver->link.role_told)
-        ask_role(driver, op, answer == 1 ? MORTISE_NOTOWNER : MORTISE_LOST);
     else
-        op_complete(driver, op, answer == 1 ? MORTISE_NOTOWNER : MORTISE_LOST);
+        answer_of_primary(driver, op, answer == 1 ? MORTISE_NOTOWNER : MORTISE_LOST);
 }

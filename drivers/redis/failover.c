@@ -15,7 +15,8 @@
  *   A waiter is at A, which becomes a replica and keeps its connections: what it asks is BUSY, so nothing is written and
  *     nobody says READONLY. Its subscription goes on there, or is refused when it is made anew: then the main connection
  *     leaves, too.
- *   A release says that nothing is there: a replica that lags says so too. ROLE is asked on the same connection first.
+ *   A release says that nothing is there, or a record is read: a replica that lags says so too. ROLE is asked on the same connection
+ *     then, before the answer counts. So it is by a list and a ping.
  *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
  *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
  *     it is at B, the core renews everything (host->doubt).

@@ -196,6 +196,13 @@ static void role_told(struct request *request, redisReply *reply)
 {
     struct driver *driver = request->driver;
     const char *reason = why_not(reply);
+    if (reason != NULL && driver->link.role_told) { /* it was the primary before */
+        struct link_fault fault;
+        failover_fault(driver, &fault);
+        op_fail(driver, request->op, &fault);
+        link_break(&driver->link, &fault);
+        return;
+    }
     if (reason != NULL) {
         struct link_fault fault = {.status = MORTISE_BACKEND};
         snprintf(fault.text, sizeof(fault.text), "%s is %s", driver->settings.endpoint.text,

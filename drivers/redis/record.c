@@ -3,6 +3,15 @@
 
 #include <stdlib.h>
 
+/* A server that has become a replica keeps its connections, and may lag. A node of a cluster does not answer then (MOVED). */
+static void tell(struct driver *driver, mortise_op *op)
+{
+    if (driver->in_cluster)
+        op_complete(driver, op, MORTISE_OK);
+    else
+        answer_of_primary(driver, op, MORTISE_OK);
+}
+
 static void take(struct driver *driver, mortise_op *op, const redisReply *reply)
 {
     const char *blank = memchr(reply->str, ' ', reply->len);
@@ -16,7 +25,7 @@ static void take(struct driver *driver, mortise_op *op, const redisReply *reply)
     memcpy(op->buffer, blank + 1, size);
     op->record_size = size;
     op->record_version = version;
-    op_complete(driver, op, MORTISE_OK);
+    tell(driver, op);
 }
 
 static void was_read(struct request *request, redisReply *reply)
@@ -28,7 +37,7 @@ static void was_read(struct request *request, redisReply *reply)
     }
     op->record_version = 0;
     op->record_size = 0;
-    op_complete(request->driver, op, MORTISE_OK);
+    tell(request->driver, op);
 }
 
 void record_read(struct driver *driver, mortise_op *op)

@@ -447,6 +447,8 @@ void answer_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t
                   int64_t sent_ns);
 /* remaining as PTTL says it; the holder is in *op->info by then. */
 void answer_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms);
+/* What the server said ends the op with this verdict, if it is still the primary; else the op fails, and the driver leaves the server. */
+void answer_of_primary(struct driver *driver, mortise_op *op, mortise_status verdict);
 /* 2 done, 1 another's, 0 not there. */
 void answer_released(struct driver *driver, mortise_op *op, int64_t answer);
 /* '2' done, '1' another's, '0' not there, '3' the server refuses to tell. */

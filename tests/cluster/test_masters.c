@@ -116,6 +116,24 @@ static void test_list(void)
     close_client(client);
 }
 
+static bool pings(void *client)
+{
+    mortise_status status = mortise_ping(client, NULL, 0, &detail);
+    CHECK(status == MORTISE_OK || (status == MORTISE_UNREACHABLE && detail.retryable));
+    return status == MORTISE_OK;
+}
+
+/* A client that holds nothing and only pings: the former master answers, as a replica. */
+static void test_ping(void)
+{
+    mortise_client *client = fleet_open(&fleet, NULL, NULL);
+    EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+    fleet_promote(&fleet, REPLICA(2));
+    CHECK(test_poll(pings, client, TEST_PATIENCE_MS));
+    fleet_mend(&fleet);
+    close_client(client);
+}
+
 /* ---- renewals ------------------------------------------------------------------------------------------------------ */
 
 static int64_t reads_on(int node)
@@ -194,11 +212,9 @@ static void test_one_away(void)
 }
 
 static const CU_TestInfo tests[] = {
-    {"found by any of them", test_found},
-    {"a list of all", test_list},
-    {"renewals at each", test_renewals},
-    {"one is away", test_one_away},
-    CU_TEST_INFO_NULL,
+    {"found by any of them", test_found}, {"a list of all", test_list},
+    {"a ping of all", test_ping},         {"renewals at each", test_renewals},
+    {"one is away", test_one_away},       CU_TEST_INFO_NULL,
 };
 
 int main(int argc, char **argv)
