@@ -144,6 +144,30 @@ static void test_no_look(void)
     }
 }
 
+/* Whether a shared owner's grant still stands is not told without HGET: it is not lost. */
+static void test_owner(void)
+{
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -hget"));
+    mortise_client *poor = open_at(&server, NULL, "renew_every = 100ms\n",
+                                   "mode = hash\ndialect = redisson\n"
+                                   "username = poor\npassword = word\n");
+    EXPECT(OK, mortise_acquire(poor, "owned",
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .owner = "us:1",
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    CHECK(test_count_wait(&told.suspect, 1));
+    CHECK(holds(&server, "owned") == 1);
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor +hget"));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.lost) == 0);
+    give(lease);
+    CHECK(holds(&server, "owned") == 0);
+    close_client(poor);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
 /* How often the server has executed it. */
 static int64_t calls_of(const char *command)
 {
@@ -252,6 +276,7 @@ static const CU_TestInfo tests[] = {
     {"no queue, and no right to it", test_no_queue},
     {"no queue, and no right to take places out of it", test_no_pop},
     {"no right to see who shares", test_no_look},
+    {"no right to see whether an owner's grant stands", test_owner},
     {"a writer without the right to subscribe", test_deaf_writer},
     {"a writer without the rights to subscribe and to share", test_poorer_writer},
     CU_TEST_INFO_NULL,

@@ -9,9 +9,10 @@ for i = 1, #KEYS do
     local shared = ARGV[4 * i] == '1'
     local ends = shared and redis.pcall('hget', lock, grant) or nil
     local mine = redis.pcall('hexists', lock, ARGV[4 * i - 1])
+    local refused = type(ends) == 'table' and ends or type(mine) == 'table' and mine
     ends = type(ends) == 'string' and tonumber(ends) or 0
-    if type(mine) == 'table' then
-        out[i] = string.find(mine.err, 'WRONGTYPE') and '1' or '3'
+    if refused then
+        out[i] = string.find(refused.err, 'WRONGTYPE') and '1' or '3'
     elseif mine ~= 1 then
         out[i] = redis.call('exists', lock) == 1 and '1' or '0'
     elseif shared and ends <= now then
