@@ -439,6 +439,29 @@ static void test_guard(void)
     close_client(other);
 }
 
+/* What is beside one lock becomes another type in a majority: its lease is not renewed, and the one that is renewed with it is. */
+static void test_side_of_another_type(void)
+{
+    struct told told = TOLD_INIT;
+    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 100ms\n", AT_ONCE);
+    mortise_lease *typed = acquire(client, "typed", SHARED(.ttl_ms = 2000));
+    mortise_lease *beside = acquire(
+        client, "beside", SHARED(.ttl_ms = 2000, .on_state = note_state, .user_data = &told));
+    CHECK(wait_nodes_with(&nodes, "typed", FIVE) && wait_nodes_with(&nodes, "beside", FIVE));
+    for (int i = 0; i < 3; i++)
+        CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:typed}:mortise:shares x"));
+    CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(wait_state(typed, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.suspect) == 0 && test_count_get(&told.lost) == 0);
+    give(beside);
+    for (int i = 0; i < 5; i++)
+        freeReplyObject(ask(&nodes.node[i], "DEL mortise:typed {mortise:typed}:mortise:holders %s",
+                            "{mortise:typed}:mortise:shares"));
+    mortise_release(typed, NULL);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"readers and a writer", test_readers_and_writer},
     {"names with braces", test_names_with_braces},
@@ -454,6 +477,7 @@ static const CU_TestInfo tests[] = {
     {"a bar", test_bar},
     {"no memory left", test_no_memory},
     {"emptied nodes are repaired", test_repaired},
+    {"shares become another type", test_side_of_another_type},
     {"restarted nodes do not let a writer in", test_guard},
     CU_TEST_INFO_NULL,
 };
