@@ -61,7 +61,7 @@ static void move_watches(struct driver *node)
         if (to == NULL || to == node)
             continue;
         pubsub_watch(to, channel->name, channel->name_len);
-        pubsub_unwatch(node, channel->name, channel->name_len);
+        pubsub_leave(node, channel);
     }
 }
 

@@ -21,7 +21,7 @@ struct watched {
     struct channel channel; /* first */
     uint64_t said;          /* the number of the last request about it */
     bool refused;
-    bool ended; /* by the server, because the slot left it */
+    bool ended; /* by the server, because the slot left it, or leaves it */
 };
 
 static void up(struct link *link, void *owner);
@@ -140,8 +140,10 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
         return;
-    driver->unsaid += link_is_up(&driver->news);
-    say(driver, "SUNSUBSCRIBE", watched);
+    if (!watched->ended) {
+        driver->unsaid += link_is_up(&driver->news);
+        say(driver, "SUNSUBSCRIBE", watched);
+    }
     set_refused(driver, watched, false);
     channel_remove(&driver->watched, &watched->channel);
     if (driver->watched == NULL && !driver->inbox_wanted) {
@@ -329,6 +331,13 @@ void pubsub_stay(struct driver *driver, struct channel *channel)
     if (((struct watched *)channel)->ended)
         say(driver, "SSUBSCRIBE", (struct watched *)channel);
     link_flush(&driver->news);
+}
+
+/* The server ends the subscription itself, if it has not yet; asked to end it, it would refuse (MOVED). */
+void pubsub_leave(struct driver *driver, struct channel *channel)
+{
+    ((struct watched *)channel)->ended |= is_of_slot(driver);
+    pubsub_unwatch(driver, channel->name, channel->name_len);
 }
 
 static void push(struct link *link, void *owner, redisReply *reply)

@@ -415,6 +415,8 @@ void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
 void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
 /* The slot of this channel is at this node, still or again. */
 void pubsub_stay(struct driver *driver, struct channel *channel);
+/* It is at another one. */
+void pubsub_leave(struct driver *driver, struct channel *channel);
 /* The main connection is UP: the subscriptions must be at the same server. */
 void pubsub_follow(struct driver *driver, bool may_be_another);
 /* The main connection broke: this one may have, too. */

@@ -2,6 +2,7 @@
 #include "fleet.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct fleet fleet;
@@ -217,6 +218,45 @@ static void test_told(void)
     tell(name, MORTISE_EXCLUSIVE, gives);
     tell(name, MORTISE_EXCLUSIVE, gives_again);
     tell(name, MORTISE_SHARED, downgrades);
+}
+
+/* The id ("id=…") of the only connection for messages to the former node; -1: there is none, or there are several. */
+static int64_t listener(void)
+{
+    redisReply *list = ask(&fleet.node[1], "CLIENT LIST TYPE pubsub");
+    const char *end = list && list->str ? strchr(list->str, '\n') : NULL;
+    int64_t id = end && end[1] == '\0' ? strtoll(list->str + 3, NULL, 10) : -1;
+    freeReplyObject(list);
+    return id;
+}
+
+/* A slot goes away. The names of others stay subscribed to, on the same connection. */
+static void test_others_stay(void)
+{
+    struct pending goes = PENDING_INIT, stays = PENDING_INIT;
+    char gone[48], kept[48];
+    mortise_client *client = fleet_open(&fleet, NULL, "queue = no\n"),
+                   *other = fleet_open(&fleet, NULL, "queue = no\n");
+    mortise_lease *first = take(client, name_on(&fleet, 1, "gone", gone));
+    mortise_lease *second = take(client, name_on(&fleet, 1, "kept", kept));
+    pending_start(&goes, other, gone, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    pending_start(&stays, other, kept, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_listened_to, gone, TEST_PATIENCE_MS));
+    CHECK(test_poll(is_listened_to, kept, TEST_PATIENCE_MS));
+    int64_t id = listener();
+    unsigned slot = slot_of(&fleet, gone);
+    move_slot(&fleet, slot, 2);
+    give(first);
+    EXPECT(OK, pending_join(&goes));
+    CHECK(holds(&fleet.node[2], gone) == 1);
+    CHECK(id > 0 && listener() == id && is_listened_to(kept));
+    give(second);
+    EXPECT(OK, pending_join(&stays));
+    give(goes.lease);
+    give(stays.lease);
+    move_slot(&fleet, slot, 1);
+    close_client(other);
+    close_client(client);
 }
 
 /* A taker that waits for it, first of all. */
@@ -439,6 +479,7 @@ static const CU_TestInfo tests[] = {
     {"the slot is on its way, all keys have arrived", test_all_asked},
     {"the slot is on its way, requests of two steps", test_steps},
     {"the slot is on its way, a waiter without a queue", test_told},
+    {"a slot has moved, and others are waited for", test_others_stay},
     {"the slot is on its way, a waiter is dead", test_dead_waiter},
     {"the slot is on its way, the next waiter lives", test_live_next},
     {"the slot is on its way, the next would share", test_share_next},
