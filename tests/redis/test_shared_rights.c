@@ -271,6 +271,61 @@ static void test_poorer_writer(void)
     }
 }
 
+static void give_up(mortise_client *client, struct pending *pending)
+{
+    EXPECT(OK, mortise_cancel(client, pending->request));
+    EXPECT(CANCELED, pending_join(pending));
+}
+
+/* It waits behind shared holders, and gives up: its place is gone. */
+static void test_poorer_gives_up(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct pending writer = PENDING_INIT;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zcard"));
+        scene_begin(&scene, &scene_ways[i], "no right to count", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        mortise_lease *lease = scene_share(&scene, 0, 0);
+        pending_start(&writer, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+        scene_wait(&scene, 1);
+        give_up(poor, &writer);
+        CHECK(wait_queue(&server, scene.name, 0));
+        EXPECT(OK, mortise_close(poor, &detail));
+        give(lease);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
+/* It gives the lock back, and may not make the first of the queue a shared holder: the next one gets it, in the same step. */
+static void test_poorer_releases(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct pending reader, writer;
+        mortise_lease *lease = NULL;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
+        scene_begin(&scene, &scene_ways[i], "no right to add", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        EXPECT(OK, mortise_acquire(poor, scene.name,
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                                   &lease, &detail));
+        scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+        scene_wait(&scene, 1);
+        scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
+        scene_wait(&scene, 2);
+        give(lease);
+        CHECK(holds(&server, scene.name) == 1 && queue_length(&server, scene.name) == 0);
+        EXPECT(OK, pending_join(&writer));
+        give_up(scene.client[1], &reader);
+        give(writer.lease);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
     {"no queue, and no right to it", test_no_queue},
@@ -279,6 +334,8 @@ static const CU_TestInfo tests[] = {
     {"no right to see whether an owner's grant stands", test_owner},
     {"a writer without the right to subscribe", test_deaf_writer},
     {"a writer without the rights to subscribe and to share", test_poorer_writer},
+    {"a writer without the rights to share gives up", test_poorer_gives_up},
+    {"a writer without the rights to share releases", test_poorer_releases},
     CU_TEST_INFO_NULL,
 };
 

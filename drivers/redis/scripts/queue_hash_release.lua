@@ -20,10 +20,7 @@ local waiting = redis.call('exists', KEYS[3]) == 1
 if not mine then
     if waiting then
         leave(KEYS[3], ARGV[1])
-        local share = shared(KEYS[1], KEYS[3], true, now) -- others behind it may share
-        if share.open() == 'shared' then
-            share.admit(KEYS[2])
-        end
+        shared(KEYS[1], KEYS[3], true, now).let_in(KEYS[2])
     end
     return #fields > 0 and (last > now_ms or last == 0) and 1 or 0
 end

@@ -42,11 +42,9 @@ end
 -- include queue_string
 if not mine then
     leave(KEYS[3], ARGV[1])
-    if held and is_phase(held) then -- others behind it may share
+    if held and is_phase(held) then
         local time = call('time')
-        local share = shared(KEYS[1], KEYS[3], false, time[1] .. sub('00000' .. time[2], -6))
-        share.open()
-        share.admit(KEYS[2])
+        shared(KEYS[1], KEYS[3], false, time[1] .. sub('00000' .. time[2], -6)).let_in(KEYS[2])
     end
     return held and 1 or 0
 end

@@ -1,8 +1,8 @@
 -- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox; if that one asks to share, then to
 -- those behind it who do, as long as there is room. `place` is the first, popped already. Passed over: places that are not
--- fresh; inboxes that nobody listens to. take(place, token) makes the lock, or returns an error. Who asks this, `self`, is
--- not given it: the others before it were passed over. True: it is another's now; else it is nobody's. And true: `self`
--- was the next, and its place is taken out.
+-- fresh; inboxes that nobody listens to; who asks to share, where this user may not make it a holder. take(place, token) makes
+-- the lock, or returns an error. Who asks this, `self`, is not given it: the others before it were passed over. True: it is
+-- another's now; else it is nobody's. And true: `self` was the next, and its place is taken out.
 local function hand_on(lock, tokens, queue, place, now, self, take, hash)
     local mine = false
     while place do
@@ -20,17 +20,18 @@ local function hand_on(lock, tokens, queue, place, now, self, take, hash)
             if not token then
                 break
             end
+            local refused
             if share then
                 note = token .. ' ' .. now .. '\n' .. note
-                if share.add(grant_of(place), math.floor(now / 1000) + ttl_of(place), note, permits) then
-                    break
-                end
-            elseif take(place, token) then
-                break
+                refused = share.add(grant_of(place), math.floor(now / 1000) + ttl_of(place), note, permits)
+            else
+                refused = take(place, token)
             end
-            if tell(place, token) then
+            if refused and not (share and is_forbidden(refused)) then
+                break
+            elseif not refused and tell(place, token) then
                 return true, share and share.admit(tokens, self)
-            elseif share then
+            elseif share and not refused then
                 share.remove(grant_of(place))
             end
         end

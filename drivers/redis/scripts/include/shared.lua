@@ -10,6 +10,11 @@ end
 local function share_of(place)
     return sub(place, 174, 189), tonumber(sub(place, 191, 200)) or -1, sub(place, 202)
 end
+-- What a command was refused with: an ACL forbids it. Redis 7.2 has other words than those before.
+local function is_forbidden(refused)
+    local words = type(refused) == 'table' and refused.err or refused
+    return string.find(words, 'The user executing the script', 1, true) or string.find(words, 'ACL failure in script', 1, true)
+end
 -- now: µs, as text of 16 digits. hash: the lock is one.
 local function shared(lock, queue, hash, now)
     local s, now_ms = {}, math.floor(now / 1000)
@@ -197,6 +202,17 @@ local function shared(lock, queue, hash, now)
             place = next_place('lindex', queue, '0')
         end
         return false, given
+    end
+    -- Somebody has left the queue: others behind it may share. They ask themselves, where its user may not see who shares.
+    function s.let_in(tokens)
+        local done, refused = pcall(function()
+            if s.open() == 'shared' then
+                s.admit(tokens)
+            end
+        end)
+        if not done and not is_forbidden(refused) then
+            error(refused, 0)
+        end
     end
     return s
 end
