@@ -35,6 +35,8 @@ static const struct {
     {"ERR The user executing the script can't access at least one of the keys mentioned in the "
      "command" FROM_7,
      LINK_ERROR_NOPERM},
+    {"ERR ACL failure in script: User poor has no permissions to run the 'zadd' command" FROM_7,
+     LINK_ERROR_NOPERM}, /* 7.2 */
     /* of the request itself */
     {"NOSCRIPT No matching script. Please use EVAL.", LINK_ERROR_NOSCRIPT},
     {"MOVED 866 127.0.0.1:6381", LINK_ERROR_MOVED},

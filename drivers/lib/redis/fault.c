@@ -84,8 +84,9 @@ enum link_error link_error_of(const char *text, size_t length)
     if (memmem(text, length, "Script attempted to ", 20) != NULL ||
         memmem(text, length, "Lua script attempted to ", 24) != NULL) /* before Redis 7 */
         return LINK_ERROR_SPLIT;
-    if (memmem(text, length, "The user executing the script can't", 35) != NULL)
-        return LINK_ERROR_NOPERM; /* Redis 7, of a command or key inside a script */
+    if (memmem(text, length, "The user executing the script can't", 35) != NULL ||
+        memmem(text, length, "ACL failure in script: ", 23) != NULL) /* from Redis 7.2 on */
+        return LINK_ERROR_NOPERM; /* of a command or key inside a script */
     /* before Redis 7 a script's error is inside: "ERR Error running script (call to f_…): @user_script:3:
      * @user_script: 3: -OOM command not allowed …"; so is one after EXEC */
     const char *inner = text;
