@@ -3,7 +3,7 @@
  *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
  *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant. Either takes no such ttl:
  *             INVALID if neither has extended it, else INDETERMINATE.
- *   release   a leg that was given back is not asked for again when the core repeats: its answer is remembered by the claim. */
+ *   release   a leg that was given back, or was lost, is not asked for again when the core repeats: that is remembered by the claim. */
 #include "internal.h"
 
 #include <string.h>
@@ -161,10 +161,19 @@ void lease_release(struct call *call)
     release_legs(call);
 }
 
+/* Found by this release, or by one that it repeats. */
+static bool was_lost(const struct claim *claim)
+{
+    return claim->legs[MIGRATE_FROM].lost || claim->legs[MIGRATE_TO].lost;
+}
+
 static void released_all(struct call *call)
 {
     mortise_status status = call->was && !call->lost ? MORTISE_OK : MORTISE_LOST;
-    if (call->migrate->leg_count == 1 && call->status == MORTISE_NOTOWNER)
+    /* of a repeat, the core takes LOST for what a release whose reply was lost has left behind */
+    if (call->migrate->leg_count == 1
+            ? call->status == MORTISE_NOTOWNER
+            : (call->upper->flags & MORTISE_OP_REPEAT) != 0 && was_lost(call->claim))
         status = MORTISE_NOTOWNER;
     call->upper->sure = claim_is_clean(call->claim);
     if (call->failed)
@@ -197,10 +206,13 @@ static void released(struct call *call, const struct ask *ask)
     struct leg *leg = &call->claim->legs[ask->side];
     bool was_held = leg->held, was;
     leg_released(leg, ask, &was);
+    leg->in_doubt |= ask->op.status == MORTISE_INDETERMINATE;
     if (was) {
         call->was = leg->given_back = true;
     } else if (is_gone(ask->op.status)) {
-        call->lost |= was_held && !leg->given_back;
+        bool lost = was_held && !leg->given_back;
+        call->lost |= lost;
+        leg->lost |= lost && !leg->in_doubt;
         call->status = call->failed ? call->status : ask->op.status;
     } else if (!call->failed || call->status != MORTISE_INDETERMINATE) {
         call->failed = true;

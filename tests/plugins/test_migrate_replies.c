@@ -208,48 +208,6 @@ static void test_first_forgets(void)
     end_both();
 }
 
-static void release_told(mortise_status status, const mortise_error *error, void *told)
-{
-    (void)error;
-    *(mortise_status *)told = status;
-}
-
-/* The reply of the one side is lost, and the other side is unreachable. In whatever order that comes, what the one side
- * has executed is no loss when the release is repeated. */
-static void test_released_on_one_side(void)
-{
-    const sim_rule lost = {.kinds = OP(RELEASE),
-                           .name = "n",
-                           .times = 1,
-                           .fate = SIM_LOSE_REPLY,
-                           .status = MORTISE_INDETERMINATE,
-                           .hold_reply = true},
-                   away = {.kinds = OP(RELEASE),
-                           .name = "n",
-                           .times = 1,
-                           .fate = SIM_REFUSE,
-                           .status = MORTISE_UNREACHABLE,
-                           .hold_reply = true};
-    for (int lost_first = 0; lost_first <= 1; lost_first++)
-        for (int from = 0; from <= 1; from++) {
-            mortise_status told = (mortise_status)1;
-            open_both();
-            mortise_lease *lease = take(&rig, "n", NULL);
-            int first = (from != 0 ? sim : other)->script(lost_first != 0 ? &lost : &away);
-            int second = (from != 0 ? other : sim)->script(lost_first != 0 ? &away : &lost);
-            CU_ASSERT_EQUAL(mortise_release_async(lease, release_told, &told, NULL), MORTISE_OK);
-            settle();
-            (from != 0 ? sim : other)->let_go(first);
-            settle();
-            CU_ASSERT_EQUAL(told, 1);
-            (from != 0 ? other : sim)->let_go(second);
-            advance_ms(1000);
-            CU_ASSERT_EQUAL(told, MORTISE_OK);
-            rig_close(&rig);
-            ASSERT_NOTHING_LEFT_ANYWHERE();
-        }
-}
-
 /* A try whose request to `from` has no answer when the time is over may still be granted. */
 static void test_try_never_answered(void)
 {
@@ -475,7 +433,6 @@ int main(void)
         {"a release that comes late", test_release_that_comes_late},
         {"given back for sure", test_given_back_for_sure},
         {"the first side forgets", test_first_forgets},
-        {"released, and the reply of one side is lost", test_released_on_one_side},
         {"a try that is never answered", test_try_never_answered},
         {"refused again and again", test_refused_again},
         {"a presence that is left over", test_presence_left_over},

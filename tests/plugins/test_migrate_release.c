@@ -1,0 +1,154 @@
+/* test_migrate_release.c - what a release says in phase both, if the reply of one side is lost and the other side cannot be reached,
+ * or has lost the claim. The core repeats it then, on what is left. */
+#include "migrate_rig.h"
+
+static struct rig rig;
+static mortise_status release_told;
+
+static const sim_api *server(bool from)
+{
+    return from ? sim : other;
+}
+
+static mortise_lease *take_n(void)
+{
+    other->reset();
+    migrate_open(&rig, "both", "");
+    return take(&rig, "n", NULL);
+}
+
+static void end(void)
+{
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+/* ---- one request ---------------------------------------------------------------------------------- */
+
+/* The next release on that side is executed, and its reply is lost. It is answered by let_go(). */
+static int lose_reply(bool from)
+{
+    return server(from)->script(&(sim_rule){.kinds = OP(RELEASE),
+                                            .name = "n",
+                                            .times = 1,
+                                            .fate = SIM_LOSE_REPLY,
+                                            .status = MORTISE_INDETERMINATE,
+                                            .hold_reply = true});
+}
+
+static int refuse(bool from)
+{
+    return server(from)->script(&(sim_rule){.kinds = OP(RELEASE),
+                                            .name = "n",
+                                            .times = 1,
+                                            .fate = SIM_REFUSE,
+                                            .status = MORTISE_UNREACHABLE,
+                                            .hold_reply = true});
+}
+
+static void on_released(mortise_status status, const mortise_error *error, void *user_data)
+{
+    (void)error;
+    *(mortise_status *)user_data = status;
+}
+
+static void release(mortise_lease *lease)
+{
+    release_told = (mortise_status)1;
+    CU_ASSERT_EQUAL(mortise_release_async(lease, on_released, &release_told, NULL), MORTISE_OK);
+    settle();
+}
+
+/* Nobody is told before both sides have answered. */
+static void answer(bool from, int rule)
+{
+    CU_ASSERT_EQUAL(release_told, 1);
+    CU_ASSERT_EQUAL(server(from)->held(rule), 1);
+    server(from)->let_go(rule);
+    settle();
+}
+
+/* The core has heard of one side only, and asks again. */
+static void expect_told(mortise_status status)
+{
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(release_told, status);
+}
+
+/* ---- what is said ----------------------------------------------------------------------------------- */
+
+/* The reply of the one side is lost, and the other side is unreachable. In whatever order that comes, what the one side
+ * has executed is no loss when the release is repeated. */
+static void test_away(void)
+{
+    for (int lost_first = 0; lost_first <= 1; lost_first++)
+        for (int from = 0; from <= 1; from++) {
+            mortise_lease *lease = take_n();
+            int lost = lose_reply(from), away = refuse(!from);
+            release(lease);
+            answer(lost_first ? from : !from, lost_first ? lost : away);
+            answer(lost_first ? !from : from, lost_first ? away : lost);
+            expect_told(MORTISE_OK);
+            end();
+        }
+}
+
+/* The other side has lost the claim: another holder may have overlapped, whatever becomes of the repeat. */
+static void test_lost(void)
+{
+    for (int executed = 0; executed <= 1; executed++)
+        for (int from = 0; from <= 1; from++) {
+            mortise_lease *lease = take_n();
+            sim_rule in_doubt = {.kinds = OP(RELEASE),
+                                 .name = "n",
+                                 .times = 1,
+                                 .fate = executed ? SIM_LOSE_REPLY : SIM_REFUSE,
+                                 .status = MORTISE_INDETERMINATE};
+            CU_ASSERT(server(!from)->lose("n"));
+            server(from)->script(&in_doubt);
+            release(lease);
+            expect_told(MORTISE_INDETERMINATE);
+            end();
+        }
+}
+
+/* So it is if that side cannot be reached at first. */
+static void test_away_and_lost(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        mortise_lease *lease = take_n();
+        int lost = lose_reply(from), away = refuse(!from);
+        CU_ASSERT(server(!from)->lose("n"));
+        release(lease);
+        answer(from, lost);
+        answer(!from, away);
+        expect_told(MORTISE_INDETERMINATE);
+        end();
+    }
+}
+
+/* No reply is lost: then it is known that the claim was. */
+static void test_lost_for_sure(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        mortise_lease *lease = take_n();
+        int away = refuse(from);
+        CU_ASSERT(server(!from)->lose("n"));
+        release(lease);
+        answer(from, away);
+        expect_told(MORTISE_LOST);
+        end();
+    }
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"one side is away", test_away},
+        {"one side has lost it", test_lost},
+        {"one side is away, and has lost it", test_away_and_lost},
+        {"one side has lost it, and no reply is lost", test_lost_for_sure},
+        CU_TEST_INFO_NULL,
+    };
+    return migrate_rig_run("migrate_release", tests);
+}
