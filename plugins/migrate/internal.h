@@ -137,7 +137,7 @@ struct leg {
     bool held;       /* it is held */
     bool given_back; /* it was held, and the side answered OK to a release; perhaps not for sure */
     bool in_doubt;   /* the reply to a release was lost: that it is gone may come of that */
-    bool lost;       /* it was gone when it was released, and not by a release of ours */
+    bool lost;       /* it was gone when it was released, perhaps not by a release of ours */
     bool
         asked_back; /* a release was sent and may still be on its way: never ask under this grant again */
     unsigned tries; /* how often it was held, or may have been */

@@ -212,7 +212,8 @@ static void released(struct call *call, const struct ask *ask)
     } else if (is_gone(ask->op.status)) {
         bool lost = was_held && !leg->given_back;
         call->lost |= lost;
-        leg->lost |= lost && !leg->in_doubt;
+        /* that another has it says nothing of when it came */
+        leg->lost |= lost && (!leg->in_doubt || ask->op.status == MORTISE_NOTOWNER);
         call->status = call->failed ? call->status : ask->op.status;
     } else if (!call->failed || call->status != MORTISE_INDETERMINATE) {
         call->failed = true;

@@ -127,6 +127,24 @@ static void test_away_and_lost(void)
     }
 }
 
+/* The reply of one side is lost, and another has the lock there when the release is repeated. It may have got it after our release, or
+ * before. */
+static void test_taken(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        mortise_lease *lease = take_n();
+        int lost = lose_reply(from), away = refuse(!from);
+        release(lease);
+        uint64_t token = server(from)->seize("n", MORTISE_NEVER);
+        answer(from, lost);
+        answer(!from, away);
+        expect_told(MORTISE_INDETERMINATE);
+        CU_ASSERT(server(from)->holds("n", token));
+        server(from)->give_back("n");
+        end();
+    }
+}
+
 /* No reply is lost: then it is known that the claim was. */
 static void test_lost_for_sure(void)
 {
@@ -147,6 +165,7 @@ int main(void)
         {"one side is away", test_away},
         {"one side has lost it", test_lost},
         {"one side is away, and has lost it", test_away_and_lost},
+        {"one side has it for another", test_taken},
         {"one side has lost it, and no reply is lost", test_lost_for_sure},
         CU_TEST_INFO_NULL,
     };
