@@ -23,14 +23,15 @@ void dead_release(struct call *call)
     ask_round(call);
 }
 
+/* What was found is gone now, so a repeat does not find it: the core must not take that for nothing. */
 static void end(struct call *call)
 {
+    bool found = call->found[MIGRATE_FROM] || call->found[MIGRATE_TO];
     call->upper->sure = call->all_sure;
     if (call->failed)
-        call_fail_kept(call, call->status);
+        call_fail_kept(call, found ? MORTISE_INDETERMINATE : call->status);
     else
-        call_complete(call, call->found[MIGRATE_FROM] || call->found[MIGRATE_TO] ? MORTISE_OK
-                                                                                 : MORTISE_LOST);
+        call_complete(call, found ? MORTISE_OK : MORTISE_LOST);
 }
 
 static bool found_all(const struct call *call)
@@ -47,7 +48,8 @@ void dead_answered(struct call *call, const struct ask *ask)
     call->all_sure &= ask_is_sure(ask);
     if (status == MORTISE_OK)
         call->found[ask->side] = true;
-    else if (status != MORTISE_LOST && status != MORTISE_NOTOWNER) {
+    else if (status != MORTISE_LOST && status != MORTISE_NOTOWNER &&
+             (!call->failed || call->status != MORTISE_INDETERMINATE)) {
         call->failed = true;
         call->status = status;
         call_keep_error(call, ask);

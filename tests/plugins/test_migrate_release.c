@@ -2,6 +2,8 @@
  * or has lost the claim. The core repeats it then, on what is left. */
 #include "migrate_rig.h"
 
+#include <mortise/witness.h>
+
 static struct rig rig;
 static mortise_status release_told;
 
@@ -159,6 +161,53 @@ static void test_lost_for_sure(void)
     }
 }
 
+/* ---- the claim of a process that has died ----------------------------------------------------------- */
+
+/* The claim of "n" as the witness of its process sees it. */
+static mortise_witness_slot slot_of_n(void)
+{
+    mortise_witness_slot slot = {.state = MORTISE_WITNESS_HELD, .ttl_ms = 60000, .name_len = 1};
+    const struct name *name = rig.client->locks.names;
+    CU_ASSERT_FATAL(name != NULL && name->claims != NULL && name->claims->next == NULL);
+    memcpy(slot.grant, name->claims->id.bytes, sizeof slot.grant);
+    slot.name[0] = 'n';
+    return slot;
+}
+
+static void bury(struct rig *witness, const mortise_witness_slot *dead)
+{
+    release_told = (mortise_status)1;
+    migrate_open(witness, "both", "");
+    CU_ASSERT_EQUAL(mortise_release_dead(witness->handle, dead, on_released, &release_told, NULL),
+                    MORTISE_OK);
+    settle();
+}
+
+/* It was on one side only, is released there, and the other side is unreachable at first. Nothing is found by the repeat, and yet the
+ * backend had it. */
+static void test_dead(void)
+{
+    for (int replies = 0; replies <= 1; replies++)
+        for (int lost_first = 0; lost_first <= replies; lost_first++)
+            for (int from = 0; from <= 1; from++) {
+                struct rig witness;
+                mortise_lease *lease = take_n();
+                const mortise_witness_slot dead = slot_of_n();
+                int lost = replies ? lose_reply(from) : 0, away = refuse(!from);
+                CU_ASSERT(server(!from)->lose("n"));
+                bury(&witness, &dead);
+                if (lost_first)
+                    answer(from, lost);
+                answer(!from, away);
+                if (replies && !lost_first)
+                    answer(from, lost);
+                expect_told(MORTISE_OK);
+                rig_close(&witness);
+                CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+                end();
+            }
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -167,6 +216,7 @@ int main(void)
         {"one side is away, and has lost it", test_away_and_lost},
         {"one side has it for another", test_taken},
         {"one side has lost it, and no reply is lost", test_lost_for_sure},
+        {"of a dead process, and one side is away", test_dead},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_release", tests);
