@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <utlist.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CROWD = 9, STEPS = 8 }; /* the same steps in a quarter of the time */
@@ -13,28 +14,43 @@ enum { CROWD = 24, STEPS = 8 };
 #endif
 
 enum { OLD, BOTH, NEW };
+struct holder {
+    struct holder *next;
+    mortise_lease *lease;
+    int phase;
+    bool shared; /* of the one name that all want */
+};
 static struct {
     pthread_mutex_t lock;
-    int leases[3], shared; /* now: by phase, whatever the name; of the one name that all want */
+    struct holder *holders;
     int grants[3], refusals, given_up;
     bool met, failed;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static atomic_bool crowd_ends;
 
-/* What counts is what the lease says: HELD at its beginning and at its end. */
+/* Two that nobody may have at one instant. */
+static bool must_not_meet(const struct holder *one, const struct holder *another)
+{
+    return (one->shared && another->shared) ||
+           (one->phase != BOTH && another->phase == NEW - one->phase);
+}
+
+/* What counts is what the leases say: a thread may be stopped while it is in the list, and its lease may end meanwhile. Another one
+ * that is HELD after this one was, and was in the list before, is HELD at the same instant. */
 static void hold(mortise_lease *lease, unsigned phase, bool shared)
 {
+    struct holder self = {.lease = lease, .phase = (int)phase, .shared = shared};
     pthread_mutex_lock(&held.lock);
     if (mortise_state(lease) == MORTISE_STATE_HELD) {
         held.grants[phase]++;
-        held.met |= (shared && held.shared > 0) || (phase != BOTH && held.leases[NEW - phase] > 0);
-        held.leases[phase]++;
-        held.shared += shared;
+        for (const struct holder *other = held.holders; other != NULL; other = other->next)
+            held.met |=
+                must_not_meet(&self, other) && mortise_state(other->lease) == MORTISE_STATE_HELD;
+        LL_PREPEND(held.holders, &self);
         pthread_mutex_unlock(&held.lock);
         sched_yield();
         pthread_mutex_lock(&held.lock);
-        held.leases[phase]--;
-        held.shared -= shared;
+        LL_DELETE(held.holders, &self);
     }
     pthread_mutex_unlock(&held.lock);
 }
