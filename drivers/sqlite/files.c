@@ -51,10 +51,18 @@ void files_read(const struct driver *driver, struct file *files)
         files[i] = read_place(driver, i);
 }
 
+static bool is_born_known(const struct file *file)
+{
+    return file->born.tv_sec != 0 || file->born.tv_nsec != 0;
+}
+
+/* Some file systems (FUSE) tell a file's birth at one look, and not at the next. */
 static bool same(const struct file *one, const struct file *other)
 {
+    bool births = is_born_known(one) && is_born_known(other);
     return one->device == other->device && one->inode == other->inode &&
-           one->born.tv_sec == other->born.tv_sec && one->born.tv_nsec == other->born.tv_nsec;
+           (!births ||
+            (one->born.tv_sec == other->born.tv_sec && one->born.tv_nsec == other->born.tv_nsec));
 }
 
 static bool is_other(const struct file *opened, const struct file *now)

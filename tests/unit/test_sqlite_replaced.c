@@ -2,6 +2,8 @@
  * restored. What the old one leaves beside it must not get into it. */
 #include "sqlite_host.h"
 
+#include <sys/syscall.h>
+
 enum { MANY = 500 }; /* names; not all of them are copied out of the log */
 
 static const char *path;
@@ -159,6 +161,44 @@ static void test_same_number(void)
     client_close(&client);
 }
 
+/* ---- births that are told now and then ---------------------------------------------------------------- */
+
+static const char *unborn; /* what is behind the path of the file whose birth is not told */
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int statx(int fd, const char *restrict file, int flags,
+                                                 unsigned mask, struct statx *restrict about)
+{
+    char hidden[PATHS_MAX];
+    int rc = (int)syscall(SYS_statx, fd, file, flags, mask, about);
+    if (rc == 0 && unborn != NULL && strcmp(file, joined(hidden, path, unborn)) == 0)
+        about->stx_mask &= ~(unsigned)STATX_BTIME;
+    return rc;
+}
+
+/* As on FUSE, where the kernel knows it only if it has just asked. It is the same file all the same. */
+static void test_births(void)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    struct client client;
+    path = database("births");
+    for (int i = 0; i < 6; i++) {
+        unborn = i % 2 == 0 ? suffixes[i / 2] : NULL;
+        OPEN_OK(&client, "path", path);
+        acquire_many(&client, "a", 1);
+        ino_t log = inode_of("-wal"), index = inode_of("-shm");
+        unborn = i % 2 == 1 ? suffixes[i / 2] : NULL;
+        clock_shift_ns += 1001 * MS;
+        CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_OK);
+        CU_ASSERT_EQUAL(client.logs, 0);
+        CU_ASSERT_TRUE(inode_of("-wal") == log && inode_of("-shm") == index);
+        CU_ASSERT_EQUAL(release(&client, &locks[0]), MORTISE_OK);
+        client_close(&client);
+        CU_ASSERT_EQUAL(inode_of("-wal"), 0); /* SQLite has copied it */
+    }
+    unborn = NULL;
+}
+
 /* ---- several processes ------------------------------------------------------------------------------ */
 
 enum { PROCESSES = 6, ROUNDS = 50 };
@@ -268,6 +308,7 @@ int main(void)
         {"replaced, and closed", test_closed},
         {"back again", test_back_again},
         {"a file with the number of the old one", test_same_number},
+        {"births that are told now and then", test_births},
         {"replaced under several processes", test_several_processes},
         {"opened by another program before", test_opened_before},
         CU_TEST_INFO_NULL,
