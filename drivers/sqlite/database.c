@@ -176,14 +176,21 @@ static bool leave_index(struct driver *driver)
     return true;
 }
 
-/* Clients of this process that have the same database open share its index, also with one that opens it now. */
-static bool close_moved(struct driver *other, const struct file *now)
+/* Clients of this process that have the same database open share its index, also with one that opens it now. One that has the
+ * database that was in its place before has not noticed yet, or has left the log and the index of that. */
+static bool close_moved(struct driver *driver, struct driver *other, const struct file *now)
 {
-    if (other->db == NULL || now[FILE_DATABASE].inode == 0 ||
-        files_is_other(other->files, now, FILE_DATABASE))
+    if (now[FILE_DATABASE].inode == 0)
         return true;
-    /* As it is now: while this client is connected, nobody but a stranger removes its index. */
-    return !files_index_is_other(other) || leave_index(other);
+    if (other->db != NULL && !files_is_other(other->files, now, FILE_DATABASE))
+        /* As it is now: while this client is connected, nobody but a stranger removes its index. */
+        return !files_index_is_other(other) || leave_index(other);
+    if (strcmp(other->path, driver->path) != 0)
+        return true;
+    if (other->db != NULL)
+        leave_files(other, FILE_DATABASE);
+    replaced_take(driver, other);
+    return true;
 }
 
 /* Nothing that this connection knows may get into the database. */
@@ -192,7 +199,7 @@ static void copy_nothing(struct driver *driver)
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
-static mortise_status note_files(struct driver *driver, mortise_error *error)
+static mortise_status note_files(struct driver *driver, bool all, mortise_error *error)
 {
     char path[PATH_MAX + 8];
     struct file now[FILES];
@@ -202,10 +209,32 @@ static mortise_status note_files(struct driver *driver, mortise_error *error)
         return MORTISE_OK;
     }
     copy_nothing(driver);
+    driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
                        "%s was removed while in use, and another user of the database in this "
                        "process still has the old one open",
                        files_path(driver, FILE_INDEX, path, sizeof(path)));
+}
+
+/* What a replaced database has left must not get into the new one. Its index least of all: SQLite does not see that its own process
+ * has it open for the old one, and empties it. */
+static mortise_status clear_place(struct driver *driver, bool all, mortise_error *error)
+{
+    struct file now[FILES];
+    enum readiness ready = replaced_clear(driver, driver->locks.host->now(driver->locks.host));
+    driver->open_later = ready == DATABASE_BUSY;
+    if (ready != DATABASE_READY) {
+        *error = driver->trouble;
+        return error->status;
+    }
+    files_read(driver, now);
+    if (!files_index_is_of_other(now))
+        return MORTISE_OK;
+    driver->open_later = !all;
+    return fault_error(error, MORTISE_UNREACHABLE, 0, true,
+                       "%s was replaced, and another user of the database in this process still "
+                       "has the old one open",
+                       driver->path);
 }
 
 static mortise_status open_settled(struct driver *driver, int64_t patience_ms, int64_t until_ns,
@@ -213,9 +242,11 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
 {
     struct file now[FILES];
     bool rebooted;
-    mortise_status status;
     files_read(driver, now);
     bool all = forks_others(driver, close_moved, now);
+    mortise_status status = clear_place(driver, all, error);
+    if (status != MORTISE_OK)
+        return status;
     do {
         rebooted = false;
         status = open_once(driver, patience_ms, &rebooted, error);
@@ -224,11 +255,8 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
             status = layout_free_rows(driver, until_ns, error);
         }
     } while (status == MORTISE_OK && rebooted);
-    driver->open_later = false;
-    if (status == MORTISE_OK) {
-        status = note_files(driver, error);
-        driver->open_later = status != MORTISE_OK && !all;
-    }
+    if (status == MORTISE_OK)
+        status = note_files(driver, all, error);
     if (status != MORTISE_OK)
         database_close(driver);
     return status;
@@ -347,13 +375,12 @@ static enum readiness reopen(struct driver *driver, int64_t now_ns)
     driver->reopen_ns = now_ns + REOPEN_EVERY_NS;
     driver->open_later = false;
     mortise_status status = path_find(driver, &driver->trouble);
-    enum readiness ready = status == MORTISE_OK ? replaced_clear(driver, now_ns) : DATABASE_CLOSED;
-    if (ready == DATABASE_READY && database_open(driver, 0, &driver->trouble) != MORTISE_OK)
-        ready = driver->open_later ? DATABASE_BUSY : DATABASE_CLOSED;
-    if (ready == DATABASE_BUSY)
+    if (status == MORTISE_OK)
+        status = database_open(driver, 0, &driver->trouble);
+    if (driver->open_later)
         driver->reopen_ns = 0;
-    if (ready != DATABASE_READY)
-        return ready;
+    if (status != MORTISE_OK)
+        return driver->open_later ? DATABASE_BUSY : DATABASE_CLOSED;
     driver->broken = false;
     inbox_close(driver);
     locks_unlisted(&driver->locks);

@@ -94,7 +94,7 @@ struct driver {
     sqlite3_stmt *statements[TEXT_COUNT];
     int64_t step_until_ns; /* the statement that runs now is ended then */
     bool broken;           /* open it again before the next request */
-    bool open_later;       /* it could not be opened, because a client of this process is just leaving the old index */
+    bool open_later;       /* it could not be opened, but in a moment, when another client has left what was replaced */
     int64_t reopen_ns;     /* not before */
     int64_t look_ns;       /* see then whether the index is in its place… */
     int64_t inside_ns;     /* …and then whether the database is, with its tables as they were */
@@ -152,6 +152,8 @@ const char *files_path(const struct driver *driver, int which, char *path, size_
 void files_read(const struct driver *driver, struct file *files);
 /* Whether this process has the index open that is in its place, or there is none. */
 bool files_index_is_open(const struct file *files);
+/* Whether it has that index open for another database than the one that is in its place. */
+bool files_index_is_of_other(const struct file *files);
 /* Whether there is another in the place of what was opened. */
 bool files_is_other(const struct file *opened, const struct file *now, int which);
 bool files_index_is_other(const struct driver *driver);
@@ -170,7 +172,9 @@ mortise_status connection_failed(struct driver *driver, int rc, mortise_error *e
 
 /* Before the files that are open are closed; now: what is in their places. */
 void replaced_note(struct driver *driver, const struct file *now);
-/* Before a database is opened again, which path_find has found. CLOSED: see driver->trouble. */
+/* Before a database is opened that path_find has found: what another client of this process has left, too. */
+void replaced_take(struct driver *driver, const struct driver *other);
+/* Unless it is READY, see driver->trouble. */
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
 void replaced_leave(struct driver *driver); /* it is not opened again */
 
@@ -257,8 +261,9 @@ void forks_leave(struct driver *driver);
 void forks_end(struct driver *driver); /* leaves; it is closed, or was never opened */
 /* Within a call of this driver: those other drivers of this process that are in no call now. False: one is in a call, or
  * a visit was in vain. */
-bool forks_others(const struct driver *driver,
-                  bool (*visit)(struct driver *other, const struct file *now),
+bool forks_others(struct driver *driver,
+                  bool (*visit)(struct driver *driver, struct driver *other,
+                                const struct file *now),
                   const struct file *now);
 
 /* ---- upkeep.c ------------------------------------------------------------------------------------- */

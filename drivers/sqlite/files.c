@@ -71,9 +71,9 @@ static bool is_other(const struct file *opened, const struct file *now)
 }
 
 /* Returns true also if the descriptors of the process cannot be listed. */
-bool files_index_is_open(const struct file *files)
+static bool is_open(const struct file *file)
 {
-    bool open = files[FILE_INDEX].inode == 0; /* there is none that one could have instead */
+    bool open = false;
     const struct dirent *entry;
     DIR *folder = opendir("/proc/thread-self/fd");
     if (folder == NULL)
@@ -81,11 +81,24 @@ bool files_index_is_open(const struct file *files)
     while (!open && (entry = readdir(folder)) != NULL) {
         int fd = (int)strtol(entry->d_name, NULL, 10);
         /* A file of a server that does not answer must not be waited for. */
-        struct file file = read_file(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
-        open = same(&file, &files[FILE_INDEX]);
+        struct file opened = read_file(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
+        open = same(&opened, file);
     }
     closedir(folder);
     return open;
+}
+
+bool files_index_is_open(const struct file *files)
+{
+    /* If there is none, there is none that one could have instead. */
+    return files[FILE_INDEX].inode == 0 || is_open(&files[FILE_INDEX]);
+}
+
+/* Another thread may be closing both: so the index is looked for once more. */
+bool files_index_is_of_other(const struct file *files)
+{
+    return files[FILE_INDEX].inode != 0 && is_open(&files[FILE_INDEX]) &&
+           !is_open(&files[FILE_DATABASE]) && is_open(&files[FILE_INDEX]);
 }
 
 bool files_is_other(const struct file *opened, const struct file *now, int which)

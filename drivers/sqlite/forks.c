@@ -88,8 +88,9 @@ void forks_end(struct driver *driver)
 }
 
 /* fork() takes the lock of the list first, and then those of the drivers: so whoever has one of these waits for no other. */
-bool forks_others(const struct driver *driver,
-                  bool (*visit)(struct driver *other, const struct file *now),
+bool forks_others(struct driver *driver,
+                  bool (*visit)(struct driver *driver, struct driver *other,
+                                const struct file *now),
                   const struct file *now)
 {
     struct driver *other;
@@ -104,7 +105,7 @@ bool forks_others(const struct driver *driver,
             all = false;
             continue;
         }
-        all = visit(other, now) && all;
+        all = visit(driver, other, now) && all;
         pthread_mutex_unlock(&other->lock);
     }
     pthread_mutex_unlock(&list_lock);

@@ -29,6 +29,7 @@ void replaced_note(struct driver *driver, const struct file *now)
 static void forget(struct driver *driver)
 {
     memset(driver->left, 0, sizeof(driver->left));
+    driver->left_until_ns = 0;
 }
 
 static bool is_left(const struct driver *driver, const struct file *now, int which)
@@ -45,6 +46,12 @@ static bool is_anything_left(const struct driver *driver)
     files_read(driver, now);
     return !is_left(driver, now, FILE_DATABASE) && /* it is back */
            (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
+}
+
+void replaced_take(struct driver *driver, const struct driver *other)
+{
+    if (is_anything_left(other))
+        memcpy(driver->left, other->left, sizeof(driver->left));
 }
 
 /* First the log: an index that no process has open any more is made anew by the next one. */
@@ -80,7 +87,7 @@ static int remove_alone(struct driver *driver)
         rc = file->pMethods->xLock(file, SQLITE_LOCK_SHARED);
     if (rc == SQLITE_OK)
         rc = file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
-    if (rc != SQLITE_OK && !fault_is_busy(rc))
+    if (rc != SQLITE_OK)
         connection_failed(driver, rc, &driver->trouble);
     if (rc == SQLITE_OK)
         rc = remove_left(driver, db);

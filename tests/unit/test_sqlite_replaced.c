@@ -161,6 +161,73 @@ static void test_same_number(void)
     client_close(&client);
 }
 
+/* ---- several clients of a process ------------------------------------------------------------------------ */
+
+/* A second client opens the new file before the first one notices. */
+static void test_second_client(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("second");
+    make_backup(backup, MANY);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", MANY);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "was moved or deleted while in use"));
+    has_backup(&late, MANY);
+    CU_ASSERT_EQUAL(acquire(&late, &locks[1], "c", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_LOST);
+    CU_ASSERT_EQUAL(acquire(&client, &locks[0], "c", MORTISE_OP_TRY), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(release(&late, &locks[1]), MORTISE_OK);
+    has_backup(&client, MANY);
+    client_close(&late);
+    client_close(&client);
+}
+
+/* The first one has noticed that its file is not there any more, and waits for another. */
+static void test_second_client_in_between(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("between");
+    make_backup(backup, 10);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
+    clock_shift_ns += 1001 * MS;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(rmdir(path), 0);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    OPEN_OK(&late, "path", path);
+    has_backup(&late, 10);
+    clock_shift_ns += 251 * MS;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_LOST);
+    has_backup(&client, 10);
+    client_close(&late);
+    client_close(&client);
+}
+
+/* The application has the old file open by itself, and nobody knows what else it is at. */
+static void test_foreign_user(void)
+{
+    struct client late;
+    void *db = NULL;
+    char backup[PATHS_MAX];
+    path = database("foreign");
+    make_backup(backup, 10);
+    CU_ASSERT_EQUAL(outside(path, "PRAGMA journal_mode = WAL; CREATE TABLE a (x)", &db), 0);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    ino_t log = inode_of("-wal");
+    CU_ASSERT_EQUAL(OPEN(&late, "path", path, "busy_timeout", "100ms"), MORTISE_UNREACHABLE);
+    CU_ASSERT_TRUE(late.error.retryable);
+    CU_ASSERT_PTR_NOT_NULL(strstr(late.error.message, "still has the old one open"));
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
+    CU_ASSERT_EQUAL(outside(path, "INSERT INTO a VALUES (1)", &db), 0);
+    outside_close(db);
+}
+
 /* ---- births that are told now and then ---------------------------------------------------------------- */
 
 static const char *unborn; /* what is behind the path of the file whose birth is not told */
@@ -308,6 +375,9 @@ int main(void)
         {"replaced, and closed", test_closed},
         {"back again", test_back_again},
         {"a file with the number of the old one", test_same_number},
+        {"another client of the process is first", test_second_client},
+        {"another client of the process is first, in between", test_second_client_in_between},
+        {"a foreign user in the process", test_foreign_user},
         {"births that are told now and then", test_births},
         {"replaced under several processes", test_several_processes},
         {"opened by another program before", test_opened_before},
