@@ -13,9 +13,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TRY_NS (1000 * NS_PER_MS)
+#define LEAVE_TRIES 100 /* one a millisecond */
 
 void replaced_note(struct driver *driver, const struct file *now)
 {
@@ -99,9 +101,7 @@ static int remove_alone(struct driver *driver)
 
 static void tell_if_mixed(const struct driver *driver)
 {
-    struct file now[FILES];
-    files_read(driver, now);
-    if (is_left(driver, now, FILE_LOG))
+    if (is_anything_left(driver)) /* if it is the index alone, SQLite has removed the log */
         driver->locks.host->log(driver->locks.host, 4,
                                 "%s was replaced, and another program opened the new file while "
                                 "the log of the old one was beside it: the new file may be damaged",
@@ -128,7 +128,17 @@ enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
 void replaced_leave(struct driver *driver)
 {
     mortise_error ignored;
-    if (is_anything_left(driver) && access(driver->path, F_OK) == 0 &&
-        path_find(driver, &ignored) == MORTISE_OK)
-        remove_alone(driver);
+    int rc = SQLITE_BUSY;
+    if (!is_anything_left(driver) || access(driver->path, F_OK) != 0 ||
+        path_find(driver, &ignored) != MORTISE_OK)
+        return;
+    for (int i = 0; i < LEAVE_TRIES && fault_is_busy(rc); i++) {
+        if (i > 0)
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+        rc = remove_alone(driver);
+    }
+    if (fault_is_busy(rc))
+        tell_if_mixed(driver);
+    else if (rc != SQLITE_OK)
+        driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
 }

@@ -1,0 +1,167 @@
+/* test_sqlite_mixed.c - another database is put into the place of the one that the SQLite module has open, and something else is at
+ * the new file before what the old one left is removed. */
+#include "sqlite_replaced.h"
+
+#include <sys/syscall.h>
+
+struct program {
+    int ready[2], go[2];
+    const char *does; /* NULL: locks the file, as one does that removes what is left */
+    pid_t pid;
+};
+
+static int lock_file(const char *file)
+{
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    CU_ASSERT_EQUAL(fcntl(fd, F_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET}),
+                    0);
+    return fd;
+}
+
+static void program_main(void *argument)
+{
+    struct program *program = argument;
+    void *db = NULL;
+    CU_ASSERT_TRUE(hear(program->go));
+    int fd = program->does == NULL ? lock_file(path) : -1;
+    if (program->does != NULL)
+        outside(path, program->does, &db);
+    say(program->ready);
+    CU_ASSERT_TRUE(hear(program->go));
+    if (program->does != NULL)
+        outside_close(db);
+    else
+        close(fd);
+}
+
+static struct program program_start(const char *does)
+{
+    struct program program = {.does = does};
+    if (pipe2(program.ready, O_CLOEXEC) != 0 || pipe2(program.go, O_CLOEXEC) != 0)
+        abort();
+    program.pid = child_start(program_main, &program);
+    return program;
+}
+
+static void program_opens(const struct program *program)
+{
+    say(program->go);
+    CU_ASSERT_TRUE(hear(program->ready));
+}
+
+static void program_end(const struct program *program)
+{
+    say(program->go);
+    CU_ASSERT_EQUAL(child_end(program->pid), 0);
+    for (int i = 0; i < 2; i++) {
+        close(program->ready[i]);
+        close(program->go[i]);
+    }
+}
+
+/* It uses the old log for the new file. The client must not give it another one: they would not exclude each other. */
+static void test_opened_before(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("opened");
+    make_backup(backup, 10);
+    struct program program = program_start("SELECT * FROM mortise_meta");
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    ino_t log = inode_of("-wal"), index = inode_of("-shm");
+    clock_shift_ns += 1001 * MS;
+    CU_ASSERT_NOT_EQUAL(renew(&client, &locks[0]), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
+    CU_ASSERT_TRUE(index != 0 && inode_of("-shm") == index);
+    client_close(&client);
+    program_end(&program);
+}
+
+/* The client is closed before it has noticed. */
+static void test_opened_before_and_closed(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("opened-closed");
+    make_backup(backup, 10);
+    struct program program = program_start("SELECT * FROM mortise_meta");
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    ino_t log = inode_of("-wal"), index = inode_of("-shm");
+    client_close(&client);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
+    CU_ASSERT_TRUE(index != 0 && inode_of("-shm") == index);
+    program_end(&program);
+}
+
+/* SQLite removes the log that it finds beside an empty file, but not the index. */
+static void test_index_alone(void)
+{
+    struct client client;
+    path = database("index");
+    struct program program = program_start("PRAGMA journal_mode = WAL; CREATE TABLE a (x)");
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    ino_t log = inode_of("-wal"), index = inode_of("-shm");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    program_opens(&program);
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") != log);
+    CU_ASSERT_TRUE(index != 0 && inode_of("-shm") == index);
+    client_close(&client);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
+    program_end(&program);
+}
+
+static const struct program *ends_soon; /* as soon as somebody waits for a moment */
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int(clock_nanosleep)(clockid_t clock, int flags,
+                                                            const struct timespec *time,
+                                                            struct timespec *left)
+{
+    const struct program *program = ends_soon;
+    ends_soon = NULL;
+    if (program != NULL)
+        program_end(program);
+    return syscall(SYS_clock_nanosleep, clock, flags, time, left) == 0 ? 0 : errno;
+}
+
+/* As two clients do that are closed at the same time. */
+static void test_closed_at_the_same_time(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("same-time");
+    make_backup(backup, 10);
+    struct program program = program_start(NULL);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    ends_soon = &program;
+    client_close(&client);
+    CU_ASSERT_PTR_NULL(ends_soon);
+    ends_soon = NULL;
+    CU_ASSERT_EQUAL(client.logs, 0);
+    CU_ASSERT_EQUAL(inode_of("-wal"), 0);
+    CU_ASSERT_EQUAL(inode_of("-shm"), 0);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"opened by another program before", test_opened_before},
+        {"opened by another program before, and closed", test_opened_before_and_closed},
+        {"the index alone is left", test_index_alone},
+        {"closed at the same time", test_closed_at_the_same_time},
+        CU_TEST_INFO_NULL,
+    };
+    return host_run("sqlite mixed", tests);
+}
