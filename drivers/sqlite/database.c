@@ -257,7 +257,9 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
     } while (status == MORTISE_OK && rebooted);
     if (status == MORTISE_OK)
         status = note_files(driver, all, error);
-    if (status != MORTISE_OK)
+    if (status == MORTISE_OK)
+        replaced_forget(driver);
+    else
         database_close(driver);
     return status;
 }

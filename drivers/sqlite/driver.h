@@ -101,7 +101,7 @@ struct driver {
     int64_t touch_ns;      /* tell those who delete what is old */
     struct file files[FILES]; /* that are open */
     struct file left[FILES];  /* replaced.c: those of a database that is not in its place any more; inode 0: none */
-    int64_t left_until_ns;    /* so long they are tried to be removed; 0: not tried yet */
+    int64_t left_until_ns;    /* so long they are tried to be removed; 0: not tried yet. Negative: from then on once each time that it is opened */
     int schema_version;    /* of the tables, as they were looked at; -1: not known */
     mortise_error trouble; /* why it is not open */
 
@@ -176,7 +176,8 @@ void replaced_note(struct driver *driver, const struct file *now);
 void replaced_take(struct driver *driver, const struct driver *other);
 /* Unless it is READY, see driver->trouble. */
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
-void replaced_leave(struct driver *driver); /* it is not opened again */
+void replaced_forget(struct driver *driver); /* it is open: what is beside it belongs to it */
+void replaced_leave(struct driver *driver);  /* it is not opened again */
 
 /* ---- database.c ----------------------------------------------------------------------------------- */
 

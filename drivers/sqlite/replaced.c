@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define TRY_NS (1000 * NS_PER_MS)
+#define GIVEN_UP (-1)
 #define LEAVE_TRIES 100 /* one a millisecond */
 
 void replaced_note(struct driver *driver, const struct file *now)
@@ -28,7 +29,7 @@ void replaced_note(struct driver *driver, const struct file *now)
     driver->left_until_ns = 0;
 }
 
-static void forget(struct driver *driver)
+void replaced_forget(struct driver *driver)
 {
     memset(driver->left, 0, sizeof(driver->left));
     driver->left_until_ns = 0;
@@ -118,10 +119,10 @@ enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
             driver->left_until_ns = now_ns + TRY_NS;
         if (rc != SQLITE_OK && now_ns < driver->left_until_ns)
             return DATABASE_BUSY;
-        if (rc != SQLITE_OK)
+        if (rc != SQLITE_OK && driver->left_until_ns != GIVEN_UP)
             tell_if_mixed(driver);
+        driver->left_until_ns = GIVEN_UP;
     }
-    forget(driver);
     return DATABASE_READY;
 }
 

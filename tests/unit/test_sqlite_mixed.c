@@ -154,6 +154,35 @@ static void test_closed_at_the_same_time(void)
     CU_ASSERT_EQUAL(inode_of("-shm"), 0);
 }
 
+static void pass_time(void)
+{
+    clock_shift_ns += 10 * MS;
+}
+
+/* The other one is stopped with the lock for longer than the client tries, and killed before it removes anything. */
+static void test_stopped_and_killed(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("stopped");
+    make_backup(backup, 10);
+    struct program program = program_start(NULL);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    clock_shift_ns += 1001 * MS;
+    on_now = pass_time;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
+    on_now = NULL;
+    program_end(&program);
+    clock_shift_ns += 251 * MS;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_LOST);
+    has_backup(&client, 10);
+    client_close(&client);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -161,6 +190,7 @@ int main(void)
         {"opened by another program before, and closed", test_opened_before_and_closed},
         {"the index alone is left", test_index_alone},
         {"closed at the same time", test_closed_at_the_same_time},
+        {"the other one is stopped and killed", test_stopped_and_killed},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite mixed", tests);
