@@ -57,7 +57,9 @@ void replaced_take(struct driver *driver, const struct driver *other)
         memcpy(driver->left, other->left, sizeof(driver->left));
 }
 
-/* First the log: an index that no process has open any more is made anew by the next one. */
+/* First the log: an index that no process has open any more is made anew by the next one. If this process is killed in between, and
+ * others still have the old file open, they have that index, too: what opens the new file gets I/O errors, until one of them has
+ * noticed and removes it. */
 static int remove_left(struct driver *driver, sqlite3 *db)
 {
     char path[PATH_MAX + 8];

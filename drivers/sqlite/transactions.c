@@ -6,7 +6,7 @@
  *
  *   QUEUED ──▶ executed ──▶ committed ──▶ told
  *     ▲ │         │ busy        │ failed: told, INDETERMINATE if the commit may yet be found (fault.c)
- *     │ └ busy_timeout, told    │ disk full: a checkpoint; if it cannot be found, each again, alone
+ *     │ └ busy_timeout, told    │ disk full, and it cannot be found: a checkpoint, then each again, alone
  *     └───────────┘
  *                 │ another error: the transaction is rolled back, then each again, alone; then told
  */
