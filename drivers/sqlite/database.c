@@ -199,14 +199,35 @@ static void copy_nothing(struct driver *driver)
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
-static mortise_status note_files(struct driver *driver, bool all, mortise_error *error)
+static bool has_moved(struct driver *driver)
+{
+    int moved = 0;
+    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
+}
+
+/* If the database was replaced since its place was looked at, the log and the index are still those of the old one. */
+static mortise_status note_moved(struct driver *driver, const struct file *before,
+                                 mortise_error *error)
+{
+    bool replaced = driver->files[FILE_DATABASE].inode != 0;
+    driver->files[FILE_DATABASE] = before[FILE_DATABASE];
+    if (!replaced)
+        return MORTISE_OK; /* as if it is deleted later */
+    driver->open_later = true;
+    return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
+                       driver->path);
+}
+
+static mortise_status note_files(struct driver *driver, const struct file *before, bool all,
+                                 mortise_error *error)
 {
     char path[PATH_MAX + 8];
     struct file now[FILES];
     files_read(driver, now);
     if (files_index_is_open(now)) {
         memcpy(driver->files, now, sizeof(now));
-        return MORTISE_OK;
+        return has_moved(driver) ? note_moved(driver, before, error) : MORTISE_OK;
     }
     copy_nothing(driver);
     driver->open_later = !all;
@@ -256,7 +277,7 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
         }
     } while (status == MORTISE_OK && rebooted);
     if (status == MORTISE_OK)
-        status = note_files(driver, all, error);
+        status = note_files(driver, now, all, error);
     if (status == MORTISE_OK)
         replaced_forget(driver);
     else
@@ -321,13 +342,6 @@ static bool has_changed(struct driver *driver)
     driver->step_until_ns = driver->locks.host->now(driver->locks.host) + STEP_MAX_NS;
     int version = database_schema_version(driver);
     return version >= 0 && version != driver->schema_version;
-}
-
-static bool has_moved(struct driver *driver)
-{
-    int moved = 0;
-    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-           moved;
 }
 
 /* The index is still common to all, but the next clients find nothing where it points to. Nothing can be done about that

@@ -173,8 +173,10 @@ static void test_foreign_user(void)
     outside_close(db);
 }
 
-/* ---- births that are told now and then ---------------------------------------------------------------- */
+/* ---- between two looks ---------------------------------------------------------------- */
 
+/* The backup, as soon as somebody looks and SQLite has made the log; "": the file is deleted then. */
+static const char *put_there;
 static const char *unborn; /* what is behind the path of the file whose birth is not told */
 
 /* In place of the C library's. */
@@ -182,10 +184,44 @@ __attribute__((visibility("default"))) int statx(int fd, const char *restrict fi
                                                  unsigned mask, struct statx *restrict about)
 {
     char hidden[PATHS_MAX];
+    if (put_there != NULL && inode_of("-wal") != 0) {
+        CU_ASSERT_EQUAL(put_there[0] != '\0' ? rename(put_there, path) : unlink(path), 0);
+        put_there = NULL;
+    }
     int rc = (int)syscall(SYS_statx, fd, file, flags, mask, about);
     if (rc == 0 && unborn != NULL && strcmp(file, joined(hidden, path, unborn)) == 0)
         about->stx_mask &= ~(unsigned)STATX_BTIME;
     return rc;
+}
+
+/* The client must not take the new file for the one that it has opened. */
+static void test_while_it_is_opened(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("opening");
+    make_backup(backup, 10);
+    put_there = backup;
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_PTR_NULL(put_there);
+    has_backup(&client, 10);
+    CU_ASSERT_EQUAL(client.logs, 0);
+    client_close(&client);
+}
+
+static void test_deleted_while_it_is_opened(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("opening-deleted");
+    make_backup(backup, 10);
+    put_there = "";
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_PTR_NULL(put_there);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    clock_shift_ns += 1001 * MS;
+    has_backup(&client, 10);
+    client_close(&client);
 }
 
 /* As on FUSE, where the kernel knows it only if it has just asked. It is the same file all the same. */
@@ -275,6 +311,8 @@ int main(void)
         {"another client of the process is first", test_second_client},
         {"another client of the process is first, in between", test_second_client_in_between},
         {"a foreign user in the process", test_foreign_user},
+        {"replaced while it is opened", test_while_it_is_opened},
+        {"deleted while it is opened", test_deleted_while_it_is_opened},
         {"births that are told now and then", test_births},
         {"replaced under several processes", test_several_processes},
         CU_TEST_INFO_NULL,
