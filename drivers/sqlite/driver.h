@@ -241,7 +241,7 @@ void inbox_close(struct driver *driver);
  * has another one now. */
 bool inbox_folder_is_in_place(const struct driver *driver);
 bool inbox_renew_folder(struct driver *driver);
-/* Locks the folder, which keeps checkpoints apart, until the descriptor is closed. -1: another client has it, or it cannot be opened. */
+/* Locks the folder, which keeps checkpoints apart, until the descriptor is closed. -1: another client has it (EWOULDBLOCK), or see errno. */
 int inbox_lock_folder(const struct driver *driver);
 void inbox_touch(const struct driver *driver); /* the folder and the socket, as files_touch() does */
 bool inbox_is_id(const char *text); /* a name that an inbox could have */

@@ -77,7 +77,9 @@ int inbox_lock_folder(const struct driver *driver)
     int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
+    int code = errno;
     close(fd);
+    errno = code;
     return -1;
 }
 

@@ -58,21 +58,36 @@ static void tell_if_slow(const struct driver *driver, int64_t begun_ns)
                   driver->path, ns / NS_PER_MS);
 }
 
-/* Whether there is a folder to lock. If not, that is said once. */
-static bool has_folder(struct driver *driver)
+static void tell_of_folder(const struct driver *driver, bool found, int code)
+{
+    mortise_host *host = driver->locks.host;
+    if (found)
+        host->log(host, 4,
+                  "%s-wal is not copied into the database any more, and grows: the directory "
+                  "%s-wake cannot be locked: %s",
+                  driver->path, driver->path, strerror(code));
+    else
+        host->log(host, 4,
+                  "%s-wal is not copied into the database any more, and grows: the directory "
+                  "%s-wake was removed or replaced, and cannot be opened or made: %s",
+                  driver->path, driver->path, strerror(code));
+}
+
+/* -1: another client has the lock, or there is no folder that can be locked. The latter is said once. */
+static int lock_folder(struct driver *driver)
 {
     bool renewed = inbox_renew_folder(driver);
-    int code = errno;
+    int lock = -1, code = errno;
     bool found = renewed || inbox_folder_is_in_place(driver);
-    if (!found && !driver->folder_failed)
-        driver->locks.host->log(
-            driver->locks.host, 4,
-            "%s-wal is not copied into the database any more, and grows: the "
-            "directory %s-wake was removed or replaced, and cannot be opened or "
-            "made: %s",
-            driver->path, driver->path, strerror(code));
-    driver->folder_failed = !found;
-    return found;
+    if (found) {
+        lock = inbox_lock_folder(driver);
+        code = errno;
+    }
+    bool failed = lock < 0 && (!found || code != EWOULDBLOCK);
+    if (failed && !driver->folder_failed)
+        tell_of_folder(driver, found, code);
+    driver->folder_failed = failed;
+    return lock;
 }
 
 /* Keeps the log as it is until it is closed. NULL: somebody else writes, or it would be the lock of another file. Closing it leaves
@@ -100,7 +115,7 @@ static void checkpoint(struct driver *driver, enum guard guard)
     int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     sqlite3 *writer = NULL;
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
-    int lock = has_folder(driver) ? inbox_lock_folder(driver) : -1;
+    int lock = lock_folder(driver);
     if (lock < 0)
         return;
     if (guard == BY_COMMIT)

@@ -3,6 +3,7 @@
 #include "sqlite_host.h"
 
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -262,12 +263,43 @@ static void test_swept(void)
     client_close(&client);
 }
 
+/* A process that has as many files open as it may cannot lock it. */
+static void test_no_descriptor(void)
+{
+    struct client client;
+    struct call lock;
+    struct rlimit limit, none;
+    char before[32], now[32];
+    path = database("no descriptor");
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "b", 0), MORTISE_OK);
+    read_log(before);
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int i = 0; i < 2000; i++)
+        CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    read_log(now);
+    CU_ASSERT_EQUAL(memcmp(before, now, sizeof now), 0);
+    CU_ASSERT_EQUAL(client.logs, 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "-wake cannot be locked: "));
+    for (int i = 0; i < 10 && memcmp(before, now, sizeof now) == 0; i++) {
+        take_turns(&client, 100);
+        read_log(now);
+    }
+    CU_ASSERT_NOT_EQUAL(memcmp(before, now, sizeof now), 0);
+    CU_ASSERT_EQUAL(client.logs, 1);
+    client_close(&client);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
         {"removed and made by another client", test_removed},
         {"removed", test_removed_alone},
         {"something else in its place", test_in_its_place},
+        {"no descriptor left to lock it with", test_no_descriptor},
         {"moved away, and made by another client", test_moved},
         {"never old", test_never_old},
         {"left by killed processes", test_swept},
