@@ -154,6 +154,37 @@ static void test_second_client_in_between(void)
     client_close(&client);
 }
 
+static struct client meanwhile;
+static mortise_status met;
+
+static void open_meanwhile(void)
+{
+    on_now = NULL;
+    met = OPEN(&meanwhile, "path", path, "busy_timeout", "50ms");
+}
+
+/* The first one cannot be closed, because it is in a call for as long as the second one has time. */
+static void test_second_client_in_a_call(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("call");
+    make_backup(backup, 10);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    ino_t log = inode_of("-wal");
+    on_now = open_meanwhile;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_OK);
+    CU_ASSERT_EQUAL(met, MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(meanwhile.error.message, "still has the old one open"));
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
+    OPEN_OK(&late, "path", path);
+    has_backup(&late, 10);
+    client_close(&late);
+    client_close(&client);
+}
+
 /* The application has the old file open by itself, and nobody knows what else it is at. */
 static void test_foreign_user(void)
 {
@@ -310,6 +341,7 @@ int main(void)
         {"a file with the number of the old one", test_same_number},
         {"another client of the process is first", test_second_client},
         {"another client of the process is first, in between", test_second_client_in_between},
+        {"another client of the process is in a call", test_second_client_in_a_call},
         {"a foreign user in the process", test_foreign_user},
         {"replaced while it is opened", test_while_it_is_opened},
         {"deleted while it is opened", test_deleted_while_it_is_opened},
