@@ -365,14 +365,14 @@ static int failed_at_end(struct run *run, const struct look *look, int code)
 }
 
 /* BUSY may mean a request of the wait itself, which may have been hidden in a transaction until now; so it is asked again who holds the
- * lock. If nobody does any more, it is what the look before the try has found: left_behind. */
-static bool is_busy_by_another(struct run *run, struct look *look, bool left_behind)
+ * lock. If nobody is seen to hold it, it may have been such a request, which is undone since: remained, what the look before the try
+ * has found. */
+static bool is_busy_by_another(struct run *run, struct look *look, bool remained)
 {
     look_at_lock(run, look);
     if (!is_answer(look))
         return false;
-    return look->status == MORTISE_OK && !look->info.held ? !left_behind
-                                                          : !is_left_behind(run, look);
+    return look->status == MORTISE_OK && look->info.held ? !is_left_behind(run, look) : !remained;
 }
 
 /* Not that the lock "is held by" a host: who filters the lines of other holders must see this one. */
@@ -382,7 +382,7 @@ static const char *why_busy(const struct look *look)
                            : error_text(&look->error);
 }
 
-static int failed_last_try(struct run *run, bool left_behind)
+static int failed_last_try(struct run *run, bool remained)
 {
     struct look look;
     char after[64], shown[QUOTED_SIZE];
@@ -390,7 +390,7 @@ static int failed_last_try(struct run *run, bool left_behind)
 
     run_release(run, false, NULL);
     if (run->status == MORTISE_BUSY) {
-        if (is_busy_by_another(run, &look, left_behind)) {
+        if (is_busy_by_another(run, &look, remained)) {
             say_not_had(run, &look);
             return run->not_had_code;
         }
@@ -415,12 +415,11 @@ static int end_of_wait(struct run *run)
     look_at_lock(run, &look);
     if (!is_answer(&look))
         return failed_at_end(run, &look, code_without_holder(look.status));
-    const bool left_behind = is_left_behind(run, &look);
-    if (!left_behind && is_held_by_another(run, &look))
+    if (!is_left_behind(run, &look) && is_held_by_another(run, &look))
         return failed_at_end(run, &look, run->not_had_code);
     if (!ask_once(run, 0, &code))
         return code;
-    return run->status == MORTISE_OK ? HELD : failed_last_try(run, left_behind);
+    return run->status == MORTISE_OK ? HELD : failed_last_try(run, look.remains);
 }
 
 static int wait_once(struct run *run, int64_t wait_ms)

@@ -169,6 +169,31 @@ has_line "who has it" "$DIR/err" "^mortise: \"left\" is held by .* \(pid $next\)
 echo >"$DIR/go"
 same_code "the next one ends" 0 $next
 
+# The same with another seed: the try is nine seconds late, too, and its answer six. What the run's own request wrote has another name
+# meanwhile, as a transaction hides what it writes.
+what "its own request is hidden until the try, which finds it, and gone when the run asks who has the lock"
+sed 's/^seed = .*/seed = 152630/' "$DIR/late.conf" >"$DIR/hidden.conf"
+chmod 600 "$DIR/hidden.conf"
+redis-cli -p "$port" monitor >"$DIR/monitor" 2>/dev/null &
+monitor=$!
+until_true filled "$DIR/monitor" || wrong "no monitor"
+asked() { [ "$(grep -Ec '"EVAL(SHA)?" .*"mortise:hidden"' "$DIR/monitor")" -ge "$1" ]; }
+"$BIN" -C "$DIR/hidden.conf" run -w 3s -E 3 --ttl 5m hidden -- touch "$DIR/ran" 2>"$DIR/err" &
+WRAPPER=$!
+until_true asked 1 || wrong "it does not ask: $(cat "$DIR/err")"
+until_true is_held hidden || wrong "nothing is left behind: $(cat "$DIR/err")"
+token=$(json hidden token)
+same "hidden" OK "$(redis-cli -p "$port" rename mortise:hidden uncommitted)"
+until_true holds "$DIR/err" 'release .*the request was lost' || wrong "the wait does not end: $(cat "$DIR/err")"
+no "the try was not before" asked 2
+same "it appears" OK "$(redis-cli -p "$port" rename uncommitted mortise:hidden)"
+until_true asked 2 || wrong "it does not try: $(cat "$DIR/err")"
+yes "it is gone" "$BIN" break hidden --token "$token"
+same_code "not the code of -E: nobody else had the lock" 69 $WRAPPER
+has_line "said" "$DIR/err" \
+    '^mortise: "hidden" was not acquired; gave up after 3 s: a request of this run that got no answer may have acquired it$'
+kill $monitor
+
 namespace='unshare -pf --mount-proc'
 $namespace true 2>/dev/null || namespace='unshare -Urpf --mount-proc'
 if $namespace true 2>/dev/null; then
