@@ -158,26 +158,33 @@ exec 8<>"$DIR/full" # nobody gets a broken pipe
 for size in 4096 1; do # it takes no byte more
     dd if=/dev/zero of="$DIR/full" oflag=nonblock bs=$size count=1000000 2>/dev/null
 done
-writes() { holds "/proc/$1/wchan" 'pipe_write'; } # inside of the kernel; some kernels do not tell
+writes() { # it waits inside of the kernel: write(1, …) is 1 on x86-64, and 64 on ARM and RISC-V
+    holds "/proc/$1/wchan" pipe_write || holds "/proc/$1/syscall" '^(1|64) 0x1 '
+} 2>/dev/null
+tells() { holds /proc/$$/wchan '[a-z]' || holds /proc/$$/syscall '^[0-9]'; } 2>/dev/null
 stuck() { # a watch that has something to say there
     "$BIN" watch --interval 50ms "${N}w" >"$DIR/full" &
     watcher=$!
-    LIMIT=10 until_true writes $watcher
+    yes "it is stuck" until_true writes $watcher
 }
 hold "${N}w1"
-stuck
-kill -TSTP $watcher
-yes "TSTP" until_true stopped $watcher
-kill -CONT $watcher
-for number in TERM INT; do
-    kill -$number $watcher
-    yes "$number" until_true gone $watcher
-    kill -KILL $watcher 2>/dev/null
-    same_code "the code" $((128 + $(kill -l $number))) $watcher
-    [ $number = INT ] || stuck
-done
-let_go "$HOLDER"
+if tells; then
+    stuck
+    kill -TSTP $watcher
+    yes "TSTP" until_true stopped $watcher
+    kill -CONT $watcher
+    for number in TERM INT; do
+        kill -$number $watcher
+        yes "$number" until_true gone $watcher
+        kill -KILL $watcher 2>/dev/null
+        same_code "the code" $((128 + $(kill -l $number))) $watcher
+        [ $number = INT ] || stuck
+    done
+else
+    echo "not checked here: this kernel does not tell in which call a process waits"
+fi
 exec 8>&-
+let_go "$HOLDER"
 
 what "check"
 "$BIN" check >"$DIR/out"
