@@ -309,7 +309,7 @@ static int open_signals(bool in_place)
             sigaction(numbers[i], &action, NULL);
     }
     if (!in_place) {
-        setvbuf(stdout, NULL, _IOLBF, 0); /* then no line is cut where it ends */
+        setvbuf(stdout, NULL, _IOLBF, 0); /* what a pipe takes at once is not cut within a line */
         return -1;
     }
     sigaddset(&set, SIGWINCH);
