@@ -309,6 +309,7 @@ static int open_signals(bool in_place)
             sigaction(numbers[i], &action, NULL);
     }
     if (!in_place) {
+        sigprocmask(SIG_UNBLOCK, &set, NULL); /* who started the command may have blocked them */
         setvbuf(stdout, NULL, _IOLBF, 0); /* what a pipe takes at once is not cut within a line */
         return -1;
     }

@@ -184,6 +184,19 @@ else
     echo "not checked here: this kernel does not tell in which call a process waits"
 fi
 exec 8>&-
+
+what "watch, started with its signals blocked, as some supervisors do: they stop and end it"
+: >"$DIR/watch"
+env --block-signal=INT,TERM,HUP,QUIT,TSTP "$BIN" watch --interval 50ms "${N}w" >"$DIR/watch" &
+watcher=$!
+until_true filled "$DIR/watch"
+kill -TSTP $watcher
+yes "TSTP" until_true stopped $watcher
+kill -CONT $watcher
+kill -TERM $watcher
+yes "TERM" until_true gone $watcher
+kill -KILL $watcher 2>/dev/null
+same_code "the code" 143 $watcher
 let_go "$HOLDER"
 
 what "check"
