@@ -98,10 +98,19 @@ int finish_output(int code)
     return code == EXIT_DONE ? EXIT_SYSTEM : code;
 }
 
+static void (*before_the_end)(void);
+
+void must_have_calls(void (*restore)(void))
+{
+    before_the_end = restore;
+}
+
 void *must_have(void *memory)
 {
     if (memory != NULL)
         return memory;
+    if (before_the_end != NULL)
+        before_the_end();
     say("out of memory");
     exit(EXIT_SYSTEM);
 }

@@ -25,5 +25,7 @@ bool with_colour(void);
 int finish_output(int code);
 /* Returns memory, which is never NULL then: without memory the command prints that and exits. */
 void *must_have(void *memory);
+/* What it does before that, as to restore a terminal on which nothing could be read. Only for a thread that is alone in using it. */
+void must_have_calls(void (*restore)(void));
 
 #endif

@@ -329,8 +329,10 @@ static int run_watch(struct watch *watch)
     watch->in_place = on_terminal() && !watch->as_json;
     watch->signals = open_signals(watch->in_place);
     watch->asker = asker_start(watch->client, watch->prefix, watch->interval_ms);
-    if (watch->in_place)
+    if (watch->in_place) {
+        must_have_calls(screen_close);
         screen_open();
+    }
     code = loop(watch);
     screen_close();
     /* From here on a signal ends the command in any case, because closing may wait for a backend that does not answer. */

@@ -3,8 +3,10 @@
  * MORTISE_REFUSE_SEND="KIND COUNT": so many messages of this kind (tools/keeper.h) between `mortise run` and its keeper.
  * MORTISE_REFUSE_SETENV=NAME: setting this variable.
  * MORTISE_REFUSE_ROOM=BYTES: room for an array of elements that are at least so large.
+ * MORTISE_REFUSE_STREAM=COUNT: all streams into memory but the first so many.
  * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind.
  * MORTISE_REFUSE_READ="KIND FIFO": fails nothing, but a message of this kind is received only once somebody writes the FIFO. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -99,6 +101,19 @@ void *reallocarray(void *memory, size_t count, size_t size)
     if ((refused == NULL || size < strtoul(refused, NULL, 10)) &&
         !__builtin_mul_overflow(count, size, &length))
         return realloc(memory, length);
+    errno = ENOMEM;
+    return NULL;
+}
+
+FILE *open_memstream(char **text, size_t *length)
+{
+    static long made;
+    const char *permitted = getenv("MORTISE_REFUSE_STREAM");
+    FILE *(*real)(char **, size_t *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "open_memstream");
+    if (permitted == NULL || made++ < strtol(permitted, NULL, 10))
+        return real(text, length);
     errno = ENOMEM;
     return NULL;
 }

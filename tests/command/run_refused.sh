@@ -1,5 +1,5 @@
 #!/bin/sh
-# No memory: a message between the wrapper and its keeper, the environment of a program, or room for a list, is refused for it.
+# No memory: a message between the wrapper and its keeper, the environment of a program, or room for a list or a text, is refused for it.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -114,6 +114,12 @@ if command -v script >/dev/null; then
     what "the list that watch shows on a terminal: it restores the terminal"
     hold "${N}j"
     script -qec "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_ROOM=1000 '$BIN' watch '$N'; echo code \$?; stty -a" \
+        "$DIR/typescript" >/dev/null 2>&1 </dev/null
+    has_line "it leaves its screen, and says why" "$DIR/typescript" $'\033\\[\\?1049l.*mortise: out of memory'
+    has_line "the code" "$DIR/typescript" '^code 71'
+    has_line "lines are edited" "$DIR/typescript" '(^| )icanon'
+    what "what watch draws: the same"
+    script -qec "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_STREAM=20 '$BIN' watch --interval 50ms '$N'; echo code \$?; stty -a" \
         "$DIR/typescript" >/dev/null 2>&1 </dev/null
     has_line "it leaves its screen, and says why" "$DIR/typescript" $'\033\\[\\?1049l.*mortise: out of memory'
     has_line "the code" "$DIR/typescript" '^code 71'
