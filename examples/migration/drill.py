@@ -39,7 +39,7 @@ import threading
 import time
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("MORTISE_BUILD_DIR", f"{SOURCE}/build-test")
+BUILD = os.path.abspath(os.environ.get("MORTISE_BUILD_DIR", f"{SOURCE}/build-test"))
 WORKER, CHECKER = f"{BUILD}/examples/migration/worker", f"{BUILD}/tests/torture/check"
 os.environ.setdefault("MORTISE_MODULE_PATH", f"{BUILD}/lib/mortise:{BUILD}/tests/modules")
 COMMAND = os.environ.get("MORTISE_COMMAND", f"{BUILD}/bin/mortise")
