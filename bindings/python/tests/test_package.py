@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -153,7 +154,8 @@ def test_the_sources_of_the_sdist_can_be_configured(tmp_path):
     [source] = tmp_path.glob("*/source")
     options = ["-DMORTISE_TESTS=OFF", "-DMORTISE_EXAMPLES=OFF", "-DMORTISE_BENCH=OFF", "-DMORTISE_DOXYGEN=doxygen"]
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    done = subprocess.run(["cmake", "-S", source, "-B", tmp_path / "build", *options], stdout=subprocess.DEVNULL,
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []  # as setup.py does
+    done = subprocess.run(["cmake", "-S", source, "-B", tmp_path / "build", *generator, *options], stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
 
