@@ -1,16 +1,18 @@
-/* test_sql_looks.c - when a caller that nobody notifies looks, after its own client has released the name. */
+/* test_sql_looks.c - when a caller that nobody notifies looks, after its own client has released or downgraded the name. */
 #include "sql_remote_test.h"
 #include "suite.h"
 
 #define MS NS_PER_MS
 
 static mortise_op waiter;
+static mortise_mode mode; /* that it waits for */
 
 /* It has looked so often in vain, and pauses. Returns until when. */
 static int64_t look_in_vain(int looks)
 {
     for (int i = 0; i <= looks; i++) {
         waiter = rig_op(MORTISE_OP_ACQUIRE, 2);
+        waiter.mode = mode;
         waiter.flags = i > 0 ? MORTISE_OP_AGAIN : 0;
         rig_start(&waiter);
         if (i == looks)
@@ -25,17 +27,24 @@ static int64_t look_in_vain(int looks)
     return main_link.queue[LANE_READING]->not_before_ns;
 }
 
-/* Another caller of the client releases the name. Returns when the one that waits looks. */
-static int64_t release(void)
+/* Another caller of the client has done this. Returns when the one that waits looks. */
+static int64_t after(mortise_op_kind kind, uint32_t flags)
 {
-    mortise_op op = rig_op(MORTISE_OP_RELEASE, 1);
+    mortise_op op = rig_op(kind, 1);
     op.token = 5;
+    op.flags = flags;
     rig_start(&op);
     rig_answer();
     rig_answer();
     CU_ASSERT_EQUAL(completed, MORTISE_OK);
-    CU_ASSERT_EQUAL(table.grants_len, 0);
     return main_link.queue[LANE_READING]->not_before_ns;
+}
+
+static int64_t release(void)
+{
+    int64_t due_ns = after(MORTISE_OP_RELEASE, 0);
+    CU_ASSERT_EQUAL(table.grants_len, 0);
+    return due_ns;
 }
 
 static void end(int64_t due_ns)
@@ -62,6 +71,20 @@ static void test_soon(void)
     due_ns = release();
     CU_ASSERT(due_ns >= now_ns + 400 * MS && due_ns <= now_ns + 800 * MS);
     end(due_ns);
+}
+
+/* It waits for a shared lease, and the exclusive one becomes shared. */
+static void test_downgrade(void)
+{
+    mode = MORTISE_SHARED;
+    rig_begin(false);
+    int64_t due_ns = look_in_vain(16);
+    CU_ASSERT(due_ns > now_ns + 800 * MS);
+    CU_ASSERT_EQUAL(after(MORTISE_OP_RENEW, 0), due_ns);
+    due_ns = after(MORTISE_OP_RENEW, MORTISE_OP_DOWNGRADE);
+    CU_ASSERT(due_ns >= now_ns + 400 * MS && due_ns <= now_ns + 800 * MS);
+    end(due_ns);
+    mode = MORTISE_EXCLUSIVE;
 }
 
 /* It looks within 0.8 s: nothing changes, or those of other clients would find the name free less often. */
@@ -95,6 +118,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"a long pause ends soon", test_soon},
+        {"after a downgrade", test_downgrade},
         {"no sooner than the others", test_no_sooner},
         {"another name", test_another},
         CU_TEST_INFO_NULL,
