@@ -53,12 +53,26 @@ static void test_leaving_fails(void)
     CU_ASSERT_EQUAL(failures, 0);
 }
 
+/* It always fails, at once: the close ends, and the server is not asked again and again until then. */
+static void test_leaving_is_refused(void)
+{
+    begin();
+    rig_answer();
+    failures = 1000;
+    int64_t began_ns = now_ns;
+    rig_end();
+    CU_ASSERT_EQUAL(failures, 995);
+    CU_ASSERT_EQUAL(now_ns, began_ns);
+    failures = 0;
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
         {"in the list when it closes", test_listed},
         {"put into the list while it closes", test_listed_meanwhile},
         {"leaving fails", test_leaving_fails},
+        {"leaving is refused", test_leaving_is_refused},
         CU_TEST_INFO_NULL,
     };
     return suite_run("sql leaving", tests);

@@ -43,6 +43,7 @@ struct sql_name {
     bool missed;                /* was notified before the core watched */
     enum name_place place;
     struct sql_request *errand; /* under way; one at a time */
+    unsigned refusals;          /* while the client closes: so often it could not leave the list */
     int64_t grace_ns;           /* listed by an acquire: it leaves if nobody watches by then. NEVER */
     int64_t check_ns;           /* see then whether the woken waiter took the name. NEVER */
     int64_t check_version;

@@ -20,6 +20,7 @@
 #define GRACE_NS (200 * NS_PER_MS) /* from a BUSY acquire to the core's `watch` */
 #define AGAIN_NS (100 * NS_PER_MS) /* an errand that failed */
 #define CHECK_US INT64_C(20000)    /* how long a woken waiter has at least */
+#define LEAVE_TRIES 5              /* for each name, when the client closes */
 
 static int64_t now_ns(const struct sql_locks *locks)
 {
@@ -285,6 +286,12 @@ void waiting_tell(struct sql_request *request)
     request_free(request);
 }
 
+/* A client that closes has no time for pauses: what fails at once would be sent as often as the server can answer. */
+static bool leaves_again(const struct sql_locks *locks, struct sql_name *name)
+{
+    return !name->watched && (!locks->closing || ++name->refusals < LEAVE_TRIES);
+}
+
 /* Again in a while. A check is given up: the reservation ends by itself. */
 void waiting_failed(struct sql_request *request)
 {
@@ -295,7 +302,7 @@ void waiting_failed(struct sql_request *request)
     if (enlists && name->watched)
         name_place_go(name, PLACE_WANTED);
     if (forgets_own(request)) { /* it may have been executed: entering again is safe */
-        name_place_go(name, name->watched ? PLACE_LEFT : PLACE_STRAY);
+        name_place_go(name, leaves_again(locks, name) ? PLACE_STRAY : PLACE_LEFT);
         if (name->watched)
             name_place_go(name, PLACE_WANTED);
     } else if (request->task == SQL_TASK_FORGET)
