@@ -17,7 +17,7 @@ bool ghost_look(struct request *request, const struct session *session)
     return true;
 }
 
-/* No row: it is gone, and whatever it did is done. */
+/* No row: it is gone, or a pooler has given it to this connection. Whatever it did is done. */
 enum ghost_answer ghost_take(struct request *request, const struct session *session)
 {
     (void)session;

@@ -29,7 +29,7 @@ enum text {
     TEXT_RECORD_AWAIT, /* likewise, as it is when a write whose commit hangs is over */
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */
-    TEXT_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */
+    TEXT_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone, or is this session */
     TEXT_SWEEP_TURN, /* if the last is so many µs ago -> where that one was given up (or null); no row: it is not this
                       * client's turn */
     TEXT_SWEEP, /* from -> the name behind which to go on; null: that was the last stretch */

@@ -168,6 +168,16 @@ static bool hear(struct sql_locks *locks, bool dropped)
     return locks->hears;
 }
 
+static int64_t looked_for; /* the session, last */
+
+/* It cannot be asked. */
+static bool look_for_session(struct request *request, const struct session *session)
+{
+    (void)request;
+    looked_for = session->id;
+    return false;
+}
+
 static const struct remote_dialect dialect = {.name = "test",
                                               .group_max = 1,
                                               .events = wants_to_read,
@@ -177,7 +187,8 @@ static const struct remote_dialect dialect = {.name = "test",
                                               .size = no_size,
                                               .send = send_nothing,
                                               .close = close_nothing,
-                                              .forget = forget};
+                                              .forget = forget,
+                                              .ghost_look = look_for_session};
 static const struct sql_dialect statements = {.request_size = sizeof(struct request),
                                               .append = true,
                                               .run = run,

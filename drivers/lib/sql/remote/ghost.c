@@ -7,6 +7,8 @@
  * | THERE      | another look, after a pause that grows; failed, lost: the same |
  * | ASKED      | the dialect has sent another statement for this look |
  *
+ * If the second connection has that session now, it is GONE without a look.
+ *
  * If the session is not known (behind a pooler), nobody looks: the dialect says how long it may last. If the connection is to
  * another server by now, nobody can look: what the session commits may come from there. Looks begin with a connection to the old
  * one; without that, it counts as THERE for the longest ttl. */
@@ -132,6 +134,13 @@ static bool is_near(const struct link *link, const struct ghost *ghost)
     return strcmp(link->session.server, ghost->session.server) == 0;
 }
 
+/* A pooler has kept that session, and given it to this connection: whatever it did for the lost one is done. */
+static bool has_it(const struct link *link, const struct ghost *ghost)
+{
+    return link->session.id == ghost->session.id && link->session.start == ghost->session.start &&
+           is_near(link, ghost) && strcmp(link->session.peer, ghost->session.peer) == 0;
+}
+
 static void look_for(struct remote *remote, struct ghost *ghost)
 {
     struct request *request = statement_new(remote, &handler);
@@ -214,7 +223,7 @@ void ghost_turn(struct remote *remote)
         next = ghost->next;
         if (ghost->errand != NULL)
             continue;
-        if (ghost->until_ns <= now)
+        if (ghost->until_ns <= now || (known && has_it(remote->live, ghost)))
             lay(remote, ghost);
         else if (known && ghost->look_ns <= now)
             look_for(remote, ghost);

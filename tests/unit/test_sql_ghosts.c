@@ -1,0 +1,56 @@
+/* test_sql_ghosts.c - which sessions of lost connections a client of a database server looks for, to end them. */
+#include "sql_remote_test.h"
+#include "suite.h"
+
+/* The connection to session 7 is lost while a statement that writes is on its way, and the next one is to session 8. */
+static void begin(void)
+{
+    rig_begin(false);
+    struct request request = {.lane = LANE_LAZY};
+    main_link.session = (struct session){.id = 7, .start = 100};
+    ghost_make(&main_link, &request);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(remote->ghosts);
+    main_link.session = (struct session){.id = 8, .start = 200};
+    looked_for = 0;
+}
+
+/* A pooler gives the session to the second connection, which is ready, or will be soon. */
+static void test_given_to_second(void)
+{
+    begin();
+    live_link.session = (struct session){.id = 7, .start = 100};
+    ghost_turn(remote);
+    CU_ASSERT_EQUAL(looked_for, 0);
+    CU_ASSERT_PTR_NULL(remote->ghosts);
+    rig_end();
+}
+
+static void is_looked_for(struct session second)
+{
+    begin();
+    live_link.session = second;
+    ghost_turn(remote);
+    CU_ASSERT_EQUAL(looked_for, 7);
+    CU_ASSERT_PTR_NOT_NULL(remote->ghosts);
+    rig_end();
+}
+
+/* The second connection is not there, or is to another session, be it one that has the number again or is at another server. */
+static void test_looked_for(void)
+{
+    is_looked_for((struct session){.id = 0});
+    is_looked_for((struct session){.id = 9, .start = 100});
+    is_looked_for((struct session){.id = 7, .start = 300});
+    is_looked_for((struct session){.id = 7, .start = 100, .peer = "other"});
+    is_looked_for((struct session){.id = 7, .start = 100, .server = "other"});
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"the second connection has it", test_given_to_second},
+        {"nobody has it", test_looked_for},
+        CU_TEST_INFO_NULL,
+    };
+    return suite_run("sql ghosts", tests);
+}
