@@ -51,7 +51,7 @@ extern const struct sql_text sql_texts[TEXT_COUNT];
 extern const char sql_identify[];
 extern const char sql_layout[]; /* -> layout */
 extern const char
-    sql_settings[];           /* lock time-out, statement time-out, schema: of one transaction */
+    sql_settings[]; /* lock, statement time-out, schema: of one transaction. Fails if read-only */
 extern const char sql_path[]; /* schema, whether for one transaction only */
 extern const char
     sql_in_order[]; /* no plan of this transaction's sorts where an index has the order */
