@@ -25,7 +25,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
     faults.postgres_stops faults.mysql faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts zookeeper.nodes
     zookeeper.follower zookeeper.ensemble zookeeper.interop etcd.leases cluster.failover cluster.masters cluster.resharding
     cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
-    faults.postgres_ways command.run_end command.run_loss command.migrate_refusals interop.rights torture.redis-power
+    faults.postgres_ways command.run_end command.run_loss command.run_unanswered command.migrate_refusals interop.rights torture.redis-power
     torture.redlock-clock torture.migrate torture.migrate-old torture.migrate-new torture.mysql torture.zookeeper
     plugins.migrate plugins.migrate_crowd plugins.migrate_floor python.suite docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
 set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers)

@@ -153,7 +153,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
             migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
         leg->first_sent_ns = 0;
         leg->token = 0;
-        leg->asked_back = false;
+        leg->asked_back = leg->given_back = leg->in_doubt = leg->lost = false;
     }
     ask->op.grant = leg->grant;
     ask->op.flags = flags | (leg->maybe ? MORTISE_OP_REPEAT : 0u);

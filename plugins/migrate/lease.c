@@ -3,7 +3,8 @@
  *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
  *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant. Either takes no such ttl:
  *             INVALID if neither has extended it, else INDETERMINATE.
- *   release   a leg that was given back, or was lost, is not asked for again when the core repeats: that is remembered by the claim. */
+ *   release   a leg that was given back, or was lost, for sure, is not asked for again when the core repeats: the claim
+ *             remembers that. */
 #include "internal.h"
 
 #include <string.h>

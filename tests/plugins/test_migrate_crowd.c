@@ -36,7 +36,7 @@ static bool must_not_meet(const struct holder *one, const struct holder *another
 }
 
 /* What counts is what the leases say: a thread may be stopped while it is in the list, and its lease may end meanwhile. Another one
- * that is HELD after this one was, and was in the list before, is HELD at the same instant. */
+ * that is not LOST after this one was HELD, and was in the list before, was held at the same instant. */
 static void hold(mortise_lease *lease, unsigned phase, bool shared)
 {
     struct holder self = {.lease = lease, .phase = (int)phase, .shared = shared};
@@ -45,7 +45,7 @@ static void hold(mortise_lease *lease, unsigned phase, bool shared)
         held.grants[phase]++;
         for (const struct holder *other = held.holders; other != NULL; other = other->next)
             held.met |=
-                must_not_meet(&self, other) && mortise_state(other->lease) == MORTISE_STATE_HELD;
+                must_not_meet(&self, other) && mortise_state(other->lease) != MORTISE_STATE_LOST;
         LL_PREPEND(held.holders, &self);
         pthread_mutex_unlock(&held.lock);
         sched_yield();

@@ -95,6 +95,18 @@ static void test_away(void)
         }
 }
 
+/* Both replies are lost. */
+static void test_both_lost(void)
+{
+    mortise_lease *lease = take_n();
+    int rules[] = {lose_reply(false), lose_reply(true)};
+    release(lease);
+    answer(false, rules[0]);
+    answer(true, rules[1]);
+    expect_told(MORTISE_OK);
+    end();
+}
+
 /* The other side has lost the claim: another holder may have overlapped, whatever becomes of the repeat. */
 static void test_lost(void)
 {
@@ -212,6 +224,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"one side is away", test_away},
+        {"both replies are lost", test_both_lost},
         {"one side has lost it", test_lost},
         {"one side is away, and has lost it", test_away_and_lost},
         {"one side has it for another", test_taken},
