@@ -85,11 +85,11 @@ ended "continued by another CONT, it ends by TERM"
 
 what "the same while the CONT waits for a renewal that is late"
 patient=$MORTISE_CONFIG
-export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=600ms"
-start "echo \$\$ >$DIR/ready; exec sleep 1000" TSTP --ttl 6s --grace 2s
+export MORTISE_CONFIG="redis://127.0.0.1:$port?unreachable_timeout=1200ms"
+start "echo \$\$ >$DIR/ready; exec sleep 1000" TSTP --ttl 12s --grace 4s
 stopped_at=$(ms)
 before=$(pipes)
-late() { [ "$(ms)" -gt $((stopped_at + 3300)) ]; } # 2.8 s before the deadline, and a little
+late() { [ "$(ms)" -gt $((stopped_at + 6600)) ]; } # 5.6 s before the deadline, and a little
 asks() { [ "$(pipes)" -gt "$before" ]; }
 asks_no_more() { [ "$(pipes)" -le "$before" ]; }
 until_true late
