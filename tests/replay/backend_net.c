@@ -188,11 +188,15 @@ static void check_left(int claims, int waiters)
         sched_fail("left in the servers: %d claims, %d waiters", claims, waiters);
 }
 
-/* A release that the replica had not got before the failover is forgotten: the claim lasts for its ttl there. */
+/* What the replica had not got before the failover is forgotten: a claim that was released lasts for its ttl. So does one that
+ * is given to the place of a waiter that had left, and that may happen until two thirds of the place's ttl are over. No ttl is
+ * longer than twice the plan's. */
 static int64_t patience_ms(void)
 {
     const struct plan *plan = &run_world.plan;
-    return jumped_back_ms + (plan->replica ? 2 * plan->ttl_ms : 0);
+    int64_t ttl_ms = 2 * plan->ttl_ms;
+    int64_t forgotten_ms = plan->queue ? ttl_ms * 5 / 3 : ttl_ms;
+    return jumped_back_ms + (plan->replica ? forgotten_ms : 0);
 }
 
 #define BACKEND(text, file, section)                                                               \
