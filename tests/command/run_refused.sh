@@ -83,7 +83,7 @@ kill -TERM $refused
 yes "it ends" ends $refused
 
 what "the question whether a renewal has come: it is asked again, and a healthy command goes on"
-LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$LOOK 1" "$BIN" run --ttl 1s "${N}h" -- sleep 3 2>"$DIR/err"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$LOOK 1" "$BIN" run --ttl 4s "${N}h" -- sleep 6 2>"$DIR/err"
 same "the command's code" 0 $?
 no "nothing is said: $(cat "$DIR/err")" [ -s "$DIR/err" ]
 

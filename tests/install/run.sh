@@ -156,7 +156,7 @@ grep -q 'a line without an end' "$log" || fail "the skeleton does not see that a
 rude odd status nightly && grep -q '^nightly.*held' "$log" || fail "the skeleton does not understand a holder with a wrong note"
 ! grep -q AAAA "$log" || fail "the skeleton reads on behind half of a hexadecimal number"
 # Renewals are given up before an answer is late (a sixth of the ttl, 800 ms); the connection is given up nevertheless.
-rude mute run --ttl=3s nightly -- sleep 4 || fail "the skeleton keeps a connection that is silent until its lease is lost"
+rude mute run --ttl=4500ms nightly -- sleep 6 || fail "the skeleton keeps a connection that is silent until its lease is lost"
 # A resolver that does not answer has one thread, however often the skeleton tries.
 "$compiler" -shared -fPIC -o "$work/slow_names.so" "$here/slow_names.c" >"$log" 2>&1 || fail "slow_names.c does not build"
 ! (
