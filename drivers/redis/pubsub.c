@@ -305,11 +305,13 @@ static void take_inbox(struct driver *driver, enum push kind, const redisReply *
         driver->inbox_calls->told(driver, text->str, text->len);
 }
 
-/* The server itself ended a subscription, because the slot has left it: the waiters ask, and are led to the new node. */
+/* The server itself ended a subscription, because the slot has left it: the waiters ask, and are led to the new node. Not so if the
+ * name was subscribed to again meanwhile: the answer to that is still to come, and says where the slot is. */
 static void check_slot(struct driver *driver, const redisReply *text)
 {
     struct channel *channel = channel_find(driver->watched, text->str, text->len);
-    if (channel == NULL || !is_of_slot(driver))
+    if (channel == NULL || !is_of_slot(driver) ||
+        ((struct watched *)channel)->said > driver->answered)
         return;
     ((struct watched *)channel)->ended = true;
     driver->routes->doubted(driver);

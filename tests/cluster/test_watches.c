@@ -1,0 +1,71 @@
+/* test_watches.c - waiters without a queue: what their client subscribes to at the node of the name. */
+#include "fleet.h"
+
+#include <stdlib.h>
+
+static struct fleet fleet;
+
+static int64_t listeners(const char *name)
+{
+    redisReply *reply = ask(&fleet.node[1], "PUBSUB SHARDNUMSUB {mortise:%s}:mortise:news", name);
+    int64_t count = reply && reply->elements == 2 ? reply->element[1]->integer : -1;
+    freeReplyObject(reply);
+    return count;
+}
+
+static bool is_listened_to(void *name)
+{
+    return listeners(name) == 1;
+}
+
+static bool is_not_listened_to(void *name)
+{
+    return listeners(name) == 0;
+}
+
+static bool has_subscribed(void *calls)
+{
+    return fleet_calls(&fleet, 1, "ssubscribe") >= *(int64_t *)calls;
+}
+
+/* The last waiter of a name ends, and the next one comes at once: the answer to UNSUBSCRIBE does not end the new subscription, so
+ * that goes with its waiter. */
+static void test_next_at_once(void)
+{
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, "queue = no\n"),
+                   *other = fleet_open(&fleet, NULL, "queue = no\n");
+    mortise_lease *lease = take(client, name_on(&fleet, 1, "next", name));
+    const mortise_options *options = MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS);
+    bool is_gone = true;
+    for (int i = 0; i < 30 && is_gone; i++) {
+        struct pending first = PENDING_INIT, second = PENDING_INIT;
+        int64_t calls = fleet_calls(&fleet, 1, "ssubscribe") + 2;
+        pending_start(&first, other, name, options);
+        CHECK(test_poll(is_listened_to, name, TEST_PATIENCE_MS));
+        EXPECT(OK, mortise_cancel(other, first.request));
+        pending_start(&second, other, name, options);
+        EXPECT(CANCELED, pending_join(&first));
+        CHECK(test_poll(has_subscribed, &calls, TEST_PATIENCE_MS));
+        EXPECT(OK, mortise_cancel(other, second.request));
+        EXPECT(CANCELED, pending_join(&second));
+        is_gone = test_poll(is_not_listened_to, name, TEST_PATIENCE_MS);
+    }
+    CHECK(is_gone);
+    give(lease);
+    close_client(other);
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"the next waiter of a name comes at once", test_next_at_once},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = fleet_start(&fleet, false, NULL);
+    if (code == 0)
+        code = run_tests("cluster: watches", tests, argc, argv);
+    return !fleet_end(&fleet) && code == 0 ? 1 : code;
+}
