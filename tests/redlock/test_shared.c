@@ -446,7 +446,7 @@ static void test_side_of_another_type(void)
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 100ms\n", AT_ONCE);
     mortise_lease *typed = acquire(client, "typed", SHARED(.ttl_ms = 2000));
     mortise_lease *beside = acquire(
-        client, "beside", SHARED(.ttl_ms = 2000, .on_state = note_state, .user_data = &told));
+        client, "beside", SHARED(.ttl_ms = LONG_MS, .on_state = note_state, .user_data = &told));
     CHECK(wait_nodes_with(&nodes, "typed", FIVE) && wait_nodes_with(&nodes, "beside", FIVE));
     for (int i = 0; i < 3; i++)
         CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:typed}:mortise:shares x"));
