@@ -298,7 +298,8 @@ static void test_poorer_gives_up(void)
     }
 }
 
-/* It gives the lock back, and may not make the first of the queue a shared holder: the next one gets it, in the same step. */
+/* It gives the lock back, and may not make the first of the queue a shared holder: the next one gets it, in the same step, and
+ * that one is told, and waits behind it. */
 static void test_poorer_releases(void)
 {
     for (size_t i = 0; i < WAYS; i += 2) {
@@ -316,10 +317,40 @@ static void test_poorer_releases(void)
         scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
         scene_wait(&scene, 2);
         give(lease);
-        CHECK(holds(&server, scene.name) == 1 && queue_length(&server, scene.name) == 0);
+        CHECK(holds(&server, scene.name) == 1);
         EXPECT(OK, pending_join(&writer));
-        give_up(scene.client[1], &reader);
+        scene_wait(&scene, 1);
         give(writer.lease);
+        scene_join(&reader);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
+/* Only such callers are in the queue: they are told, and share it at once, long before they would ask by themselves. */
+static void test_poorer_releases_to_readers(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct pending reader[2];
+        mortise_lease *lease = NULL;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
+        scene_begin(&scene, &scene_ways[i], "no right to add readers", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        EXPECT(OK, mortise_acquire(poor, scene.name,
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                                   &lease, &detail));
+        for (int k = 0; k < 2; k++) {
+            scene_want(&reader[k], &scene, k, MORTISE_SHARED, 0);
+            scene_wait(&scene, k + 1);
+        }
+        give(lease);
+        for (int k = 0; k < 2; k++)
+            EXPECT(OK, pending_join(&reader[k]));
+        CHECK(scene_holders(&scene) == 2);
+        for (int k = 0; k < 2; k++)
+            give(reader[k].lease);
         close_client(poor);
         scene_end(&scene);
         CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
@@ -336,6 +367,7 @@ static const CU_TestInfo tests[] = {
     {"a writer without the rights to subscribe and to share", test_poorer_writer},
     {"a writer without the rights to share gives up", test_poorer_gives_up},
     {"a writer without the rights to share releases", test_poorer_releases},
+    {"a writer without the rights to share releases to readers", test_poorer_releases_to_readers},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,16 +1,17 @@
 -- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox; if that one asks to share, then to
 -- those behind it who do, as long as there is room. `place` is the first, popped already. Passed over: places that are not
--- fresh; inboxes that nobody listens to; who asks to share, where this user may not make it a holder. take(place, token) makes
--- the lock, or returns an error. Who asks this, `self`, is not given it: the others before it were passed over. True: it is
--- another's now; else it is nobody's. And true: `self` was the next, and its place is taken out.
+-- fresh; inboxes that nobody listens to; and all who ask to share, if this user may not make the first of them a holder. These
+-- are told to ask again (token 0): they need not wait for what may be free. take(place, token) makes the lock, or returns an
+-- error. Who asks this, `self`, is not given it: the others before it were passed over. True: it is another's now; else it is
+-- nobody's. And true: `self` was the next, and its place is taken out.
 local function hand_on(lock, tokens, queue, place, now, self, take, hash)
-    local mine = false
+    local mine, forbidden = false, false
     while place do
         if grant_of(place) == self then
             mine = true
             break
         end
-        if is_fresh(place, now) then
+        if is_fresh(place, now) and not (forbidden and is_share(place)) then
             local share = is_share(place) and shared(lock, queue, hash, now)
             local floor, permits, note = sub(place, 110, 125), nil, nil
             if share then
@@ -27,13 +28,17 @@ local function hand_on(lock, tokens, queue, place, now, self, take, hash)
             else
                 refused = take(place, token)
             end
-            if refused and not (share and is_forbidden(refused)) then
+            forbidden = forbidden or (share and refused and is_forbidden(refused))
+            if refused and not (share and forbidden) then
                 break
             elseif not refused and tell(place, token) then
                 return true, share and share.admit(tokens, self)
             elseif share and not refused then
                 share.remove(grant_of(place))
             end
+        end
+        if forbidden and is_share(place) then
+            tell(place, '0')
         end
         place = next_place('lpop', queue)
     end
