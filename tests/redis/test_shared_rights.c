@@ -357,6 +357,29 @@ static void test_poorer_releases_to_readers(void)
     }
 }
 
+/* It waits behind a shared holder, and gives up: the reader behind it, which it may not let in, asks itself. */
+static void test_poorer_lets_in(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        struct scene scene;
+        struct pending reader, writer = PENDING_INIT;
+        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
+        scene_begin(&scene, &scene_ways[i], "no right to let in", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i]);
+        mortise_lease *lease = scene_share(&scene, 0, 0);
+        pending_start(&writer, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+        scene_wait(&scene, 1);
+        scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+        scene_wait(&scene, 2);
+        give_up(poor, &writer);
+        scene_join(&reader);
+        give(lease);
+        close_client(poor);
+        scene_end(&scene);
+        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a downgrade, and rights are withdrawn", test_downgrade},
     {"no queue, and no right to it", test_no_queue},
@@ -368,6 +391,7 @@ static const CU_TestInfo tests[] = {
     {"a writer without the rights to share gives up", test_poorer_gives_up},
     {"a writer without the rights to share releases", test_poorer_releases},
     {"a writer without the rights to share releases to readers", test_poorer_releases_to_readers},
+    {"a writer without the rights to share lets readers in", test_poorer_lets_in},
     CU_TEST_INFO_NULL,
 };
 

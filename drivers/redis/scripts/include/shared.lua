@@ -191,6 +191,7 @@ local function shared(lock, queue, hash, now)
             elseif alive then
                 local token = next_token(tokens, now, floor)
                 if not token or s.add(grant, now_ms + ttl_of(place), token .. ' ' .. now .. '\n' .. note, permits) then
+                    tell(place, '0') -- its place is gone: it asks itself
                     break
                 end
                 if tell(place, token) then
