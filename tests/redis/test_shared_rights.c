@@ -168,6 +168,27 @@ static void test_owner(void)
     CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
 }
 
+/* Nor need it be told if nobody has the lock any more: the lease is lost at once, and not only at its deadline. */
+static void test_owner_gone(void)
+{
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -hget"));
+    mortise_client *poor = open_at(&server, NULL, "renew_every = 100ms\n",
+                                   "mode = hash\ndialect = redisson\n"
+                                   "username = poor\npassword = word\n");
+    EXPECT(OK, mortise_acquire(poor, "forced",
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .owner = "us:1",
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    CHECK(test_count_wait(&told.suspect, 1));
+    CHECK(ask_number(&server, "DEL mortise:forced") == 1);
+    CHECK(test_count_wait(&told.lost, 1));
+    mortise_release(lease, NULL);
+    close_client(poor);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
 /* How often the server has executed it. */
 static int64_t calls_of(const char *command)
 {
@@ -386,6 +407,7 @@ static const CU_TestInfo tests[] = {
     {"no queue, and no right to take places out of it", test_no_pop},
     {"no right to see who shares", test_no_look},
     {"no right to see whether an owner's grant stands", test_owner},
+    {"no right to see whether an owner's grant stands, and it is gone", test_owner_gone},
     {"a writer without the right to subscribe", test_deaf_writer},
     {"a writer without the rights to subscribe and to share", test_poorer_writer},
     {"a writer without the rights to share gives up", test_poorer_gives_up},

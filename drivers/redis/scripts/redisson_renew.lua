@@ -9,7 +9,7 @@ for i = 1, #KEYS do
     local shared = ARGV[4 * i] == '1'
     local ends = shared and redis.pcall('hget', lock, grant) or nil
     local mine = redis.pcall('hexists', lock, ARGV[4 * i - 1])
-    local refused = type(ends) == 'table' and ends or type(mine) == 'table' and mine
+    local refused = type(mine) == 'table' and mine or mine == 1 and type(ends) == 'table' and ends
     ends = type(ends) == 'string' and tonumber(ends) or 0
     if refused then
         out[i] = string.find(refused.err, 'WRONGTYPE') and '1' or '3'
