@@ -71,10 +71,16 @@ static void repair(struct ballot *renewal, const struct vote *vote)
 
 /* ---- renew ------------------------------------------------------------------------------------------------------------ */
 
-/* One digit: 2 renewed, 1 another has the lock, 0 it is not there. */
+/* One digit: 2 renewed, 1 another has the lock, 0 it is not there, 3 the node refuses to tell. */
 static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     char answer = reply->type == REDIS_REPLY_STRING && reply->len == 1 ? reply->str[0] : '?';
+    struct link_fault fault;
+    if (answer == '3') {
+        link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
+                       "%s: it refuses to tell who holds the lock", vote->node->link.endpoint.text);
+        fault_keep(&ballot->why, &fault);
+    }
     if (answer < '0' || answer > '2')
         return VOTE_FAULT;
     ballot_note(vote, answer == '2' ? TRACE_HAS : TRACE_HAS_NOT);

@@ -163,6 +163,21 @@ static void test_canceled(void)
     close_all();
 }
 
+/* Three do not let the user see who holds the lock: nothing else is wrong with them, so the error says that. */
+static void test_not_told(void)
+{
+    if (!open_with_all())
+        return;
+    for (int i = 0; i < 3; i++)
+        CHECK(ask_is(&nodes.node[i], "OK", "ACL SETUSER default -getrange"));
+    struct call renewal = call_about(MORTISE_OP_RENEW, &locks[0]);
+    DONE(UNREACHABLE, call_run(&one, &renewal));
+    CHECK(strstr(renewal.text, "refuses to tell") != NULL);
+    for (int i = 0; i < 3; i++)
+        CHECK(ask_is(&nodes.node[i], "OK", "ACL SETUSER default +getrange"));
+    close_all();
+}
+
 /* Two of five hang: the others are enough. Three: each of the renewals fails. Later all are renewed. */
 static void test_hanging(void)
 {
@@ -204,6 +219,7 @@ static const CU_TestInfo tests[] = {
     {"each has an answer of its own", test_each_has_its_own},
     {"scripts are flushed", test_flushed},
     {"one of two is canceled", test_canceled},
+    {"nodes that do not tell", test_not_told},
     {"nodes that hang", test_hanging},
     {"connections that break", test_connections_break},
     CU_TEST_INFO_NULL,
