@@ -276,8 +276,8 @@ static void read_hex(const char *text, mortise_grant_id *grant)
         grant->bytes[i] = (unsigned char)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
 }
 
-/* What came to the inbox. Token 0: the place was taken out, as those who share have another number of permits (clients of
- * 0.1, which do not share, leave such a push aside). False: it makes no sense. */
+/* What came to the inbox. Token 0: the place was taken out, as those who share have another number of permits, or as another
+ * user may not let it share (clients of 0.1, which do not share, leave such a push aside). False: it makes no sense. */
 static bool read_push(const char *text, size_t length, mortise_grant_id *grant, uint64_t *token,
                       int64_t *stamp_ns)
 {
