@@ -335,12 +335,12 @@ static void side_of_another_type(const struct way *way)
     mortise_lease *others[OTHERS];
     scene_begin(&scene, way, "typed", NULL);
     mortise_lease *typed =
-        scene_acquire(&scene, 0, SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 2000));
+        scene_acquire(&scene, 0, SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 9000));
     for (int i = 0; i < OTHERS; i++) {
         char name[96];
         snprintf(name, sizeof name, "%s %d", scene.name, i);
         EXPECT(OK, mortise_acquire(scene.client[0], name,
-                                   SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 2000,
+                                   SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 9000,
                                           .on_state = note_state, .user_data = &told),
                                    &others[i], &detail));
     }
