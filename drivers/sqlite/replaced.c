@@ -66,8 +66,11 @@ static int remove_left(struct driver *driver, sqlite3 *db)
     struct file now[FILES];
     int moved = 1;
     sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    if (moved)
-        return SQLITE_BUSY; /* what is locked is not what is in the place now */
+    if (moved) { /* what is locked is not what is in the place now */
+        fault_error(&driver->trouble, MORTISE_UNREACHABLE, 0, true,
+                    "%s was moved or deleted while in use", driver->path);
+        return SQLITE_BUSY;
+    }
     files_read(driver, now);
     for (int i = FILE_LOG; i <= FILE_INDEX && !is_left(driver, now, FILE_DATABASE); i++)
         if (is_left(driver, now, i) && unlink(files_path(driver, i, path, sizeof(path))) != 0 &&

@@ -183,6 +183,49 @@ static void test_stopped_and_killed(void)
     client_close(&client);
 }
 
+static const char *
+    put_there; /* as soon as the file in its place is locked as one does that removes what is left */
+
+/* In place of the C library's, which SQLite calls. */
+__attribute__((visibility("default"))) int fcntl64(int fd, int command, ...)
+{
+    int (*real)(int, int, void *) = (int (*)(int, int, void *))dlsym(RTLD_NEXT, "fcntl64");
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    const struct flock *lock = argument;
+    struct stat about;
+    int code = real(fd, command, argument);
+    if (put_there != NULL && command == F_SETLK && lock->l_type == F_WRLCK && lock->l_len > 1 &&
+        fstat(fd, &about) == 0 && about.st_ino == inode_of("")) {
+        CU_ASSERT_EQUAL(rename(put_there, path), 0);
+        put_there = NULL;
+    }
+    return code;
+}
+
+/* The one that is opened has locked a file that is not in its place any more, and must begin again. */
+static void test_replaced_once_more(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX], again[PATHS_MAX];
+    path = database("once-more");
+    make_backup(backup, 20);
+    CU_ASSERT_EQUAL(rename(backup, joined(again, path, "-again")), 0);
+    make_backup(backup, 10);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    put_there = again;
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_PTR_NULL(put_there);
+    has_backup(&late, 20);
+    CU_ASSERT_EQUAL(late.logs, 0);
+    client_close(&late);
+    client_close(&client);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -191,6 +234,7 @@ int main(void)
         {"the index alone is left", test_index_alone},
         {"closed at the same time", test_closed_at_the_same_time},
         {"the other one is stopped and killed", test_stopped_and_killed},
+        {"replaced once more", test_replaced_once_more},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite mixed", tests);
