@@ -72,7 +72,9 @@ static int remove_left(struct driver *driver, sqlite3 *db)
         return SQLITE_BUSY;
     }
     files_read(driver, now);
-    for (int i = FILE_LOG; i <= FILE_INDEX && !is_left(driver, now, FILE_DATABASE); i++)
+    if (is_left(driver, now, FILE_DATABASE))
+        return SQLITE_OK; /* it is back */
+    for (int i = FILE_LOG; i <= FILE_INDEX; i++)
         if (is_left(driver, now, i) && unlink(files_path(driver, i, path, sizeof(path))) != 0 &&
             errno != ENOENT) {
             int code = errno;
@@ -81,6 +83,7 @@ static int remove_left(struct driver *driver, sqlite3 *db)
                         path, strerror(code));
             return SQLITE_PERM;
         }
+    replaced_forget(driver); /* what is left later is another matter */
     return SQLITE_OK;
 }
 
@@ -118,13 +121,15 @@ enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
 {
     if (is_anything_left(driver)) {
         int rc = remove_alone(driver);
-        if (rc != SQLITE_OK && !fault_is_busy(rc))
+        if (rc == SQLITE_OK)
+            return DATABASE_READY;
+        if (!fault_is_busy(rc))
             return DATABASE_CLOSED;
         if (driver->left_until_ns == 0)
             driver->left_until_ns = now_ns + TRY_NS;
-        if (rc != SQLITE_OK && now_ns < driver->left_until_ns)
+        if (now_ns < driver->left_until_ns)
             return DATABASE_BUSY;
-        if (rc != SQLITE_OK && driver->left_until_ns != GIVEN_UP)
+        if (driver->left_until_ns != GIVEN_UP)
             tell_if_mixed(driver);
         driver->left_until_ns = GIVEN_UP;
     }

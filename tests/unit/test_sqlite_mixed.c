@@ -226,6 +226,37 @@ static void test_replaced_once_more(void)
     client_close(&client);
 }
 
+/* A client has removed what was left, but could not open the new file. What another client leaves later is another matter: it must be
+ * tried as long, and told of. */
+static void test_left_twice(void)
+{
+    struct client client, other;
+    char backup[PATHS_MAX], broken[PATHS_MAX], again[PATHS_MAX];
+    path = database("twice");
+    make_backup(backup, 20);
+    CU_ASSERT_EQUAL(rename(backup, joined(again, path, "-again")), 0);
+    make_backup(backup, 10);
+    struct program program = program_start("SELECT * FROM mortise_meta");
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    write_at(joined(broken, path, "-broken"), 0, 'x', 4096);
+    CU_ASSERT_EQUAL(rename(broken, path), 0);
+    clock_shift_ns += 1001 * MS;
+    CU_ASSERT_NOT_EQUAL(renew(&client, &locks[0]), MORTISE_LOST);
+    CU_ASSERT_EQUAL(inode_of("-wal"), 0);
+    CU_ASSERT_EQUAL(rename(again, path), 0);
+    OPEN_OK(&other, "path", path);
+    acquire_many(&other, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    clock_shift_ns += 251 * MS;
+    CU_ASSERT_NOT_EQUAL(renew(&client, &locks[0]), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
+    client_close(&other);
+    client_close(&client);
+    program_end(&program);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -235,6 +266,7 @@ int main(void)
         {"closed at the same time", test_closed_at_the_same_time},
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
+        {"left twice", test_left_twice},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite mixed", tests);
