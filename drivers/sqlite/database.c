@@ -15,6 +15,7 @@
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
 #define STEP_MAX_NS                                                                                \
     (5000 * NS_PER_MS) /* ours take microseconds; a list of a million rows a second */
+#define LOOKS 3        /* a millisecond apart */
 #define PAGE_SIZE                                                                                  \
     1024 /* a row is some hundred bytes, and each commit writes its whole page twice */
 
@@ -237,19 +238,31 @@ static mortise_status note_files(struct driver *driver, const struct file *befor
                        files_path(driver, FILE_INDEX, path, sizeof(path)));
 }
 
+/* Another thread may close both files during the first look, and open both again: so one look proves nothing. */
+static bool is_index_of_other(const struct driver *driver)
+{
+    struct file now[FILES];
+    for (int i = 0; i < LOOKS; i++) {
+        if (i > 0)
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+        files_read(driver, now);
+        if (!files_index_is_of_other(now))
+            return false;
+    }
+    return true;
+}
+
 /* What a replaced database has left must not get into the new one. Its index least of all: SQLite does not see that its own process
  * has it open for the old one, and empties it. */
 static mortise_status clear_place(struct driver *driver, bool all, mortise_error *error)
 {
-    struct file now[FILES];
     enum readiness ready = replaced_clear(driver, driver->locks.host->now(driver->locks.host));
     driver->open_later = ready == DATABASE_BUSY;
     if (ready != DATABASE_READY) {
         *error = driver->trouble;
         return error->status;
     }
-    files_read(driver, now);
-    if (!files_index_is_of_other(now))
+    if (!is_index_of_other(driver))
         return MORTISE_OK;
     driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,

@@ -204,6 +204,58 @@ static void test_foreign_user(void)
     outside_close(db);
 }
 
+/* Another process keeps the log and the index where they are. */
+static void stay(void *pipes)
+{
+    struct client client;
+    int(*ends)[2] = pipes;
+    OPEN_OK(&client, "path", path);
+    say(ends[0]);
+    CU_ASSERT_TRUE(hear(ends[1]));
+    client_close(&client);
+}
+
+static void *another;       /* connection of the process */
+static int scans_until_end; /* of its descriptors; 0: nothing happens */
+
+/* In place of the C library's: the connection is closed when the database is looked for among the descriptors, and open again when
+ * the index is, once more. */
+__attribute__((visibility("default"))) DIR *opendir(const char *name)
+{
+    DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+    if (scans_until_end > 0 && strcmp(name, "/proc/thread-self/fd") == 0) {
+        scans_until_end--;
+        if (scans_until_end == 1)
+            outside_close(another);
+        another = scans_until_end == 1 ? NULL : another;
+        if (scans_until_end == 0)
+            CU_ASSERT_EQUAL(outside(path, "SELECT * FROM mortise_meta", &another), 0);
+    }
+    return real(name);
+}
+
+/* Nothing was replaced: another connection of the process is closed and opened while the client looks. */
+static void test_foreign_user_comes_and_goes(void)
+{
+    struct client late;
+    int pipes[2][2];
+    path = database("comes");
+    if (pipe2(pipes[0], O_CLOEXEC) != 0 || pipe2(pipes[1], O_CLOEXEC) != 0)
+        abort();
+    pid_t pid = child_start(stay, pipes);
+    CU_ASSERT_TRUE(hear(pipes[0]));
+    CU_ASSERT_EQUAL(outside(path, "SELECT * FROM mortise_meta", &another), 0);
+    scans_until_end = 3;
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_EQUAL(scans_until_end, 0);
+    client_close(&late);
+    outside_close(another);
+    say(pipes[1]);
+    CU_ASSERT_EQUAL(child_end(pid), 0);
+    for (int i = 0; i < 4; i++)
+        close(pipes[i / 2][i % 2]);
+}
+
 /* ---- between two looks ---------------------------------------------------------------- */
 
 /* The backup, as soon as somebody looks and SQLite has made the log; "": the file is deleted then. */
@@ -343,6 +395,7 @@ int main(void)
         {"another client of the process is first, in between", test_second_client_in_between},
         {"another client of the process is in a call", test_second_client_in_a_call},
         {"a foreign user in the process", test_foreign_user},
+        {"a foreign user comes and goes", test_foreign_user_comes_and_goes},
         {"replaced while it is opened", test_while_it_is_opened},
         {"deleted while it is opened", test_deleted_while_it_is_opened},
         {"births that are told now and then", test_births},
