@@ -194,6 +194,15 @@ static bool close_moved(struct driver *driver, struct driver *other, const struc
     return true;
 }
 
+/* What another client has left, and nobody could remove, is used for the database that is open now. */
+static bool forget_left(struct driver *driver, struct driver *other, const struct file *now)
+{
+    (void)now;
+    if (other->db == NULL && strcmp(other->path, driver->path) == 0)
+        replaced_forget(other);
+    return true;
+}
+
 /* Nothing that this connection knows may get into the database. */
 static void copy_nothing(struct driver *driver)
 {
@@ -291,11 +300,13 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
     } while (status == MORTISE_OK && rebooted);
     if (status == MORTISE_OK)
         status = note_files(driver, now, all, error);
-    if (status == MORTISE_OK)
-        replaced_forget(driver);
-    else
+    if (status != MORTISE_OK) {
         database_close(driver);
-    return status;
+        return status;
+    }
+    replaced_forget(driver);
+    forks_others(driver, forget_left, now);
+    return MORTISE_OK;
 }
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error)

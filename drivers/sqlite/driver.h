@@ -173,7 +173,7 @@ mortise_status connection_failed(struct driver *driver, int rc, mortise_error *e
 /* Before the files that are open are closed; now: what is in their places. */
 void replaced_note(struct driver *driver, const struct file *now);
 /* Before a database is opened that path_find has found: what another client of this process has left, too. */
-void replaced_take(struct driver *driver, const struct driver *other);
+void replaced_take(struct driver *driver, struct driver *other);
 /* Unless it is READY, see driver->trouble. */
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
 void replaced_forget(struct driver *driver); /* it is open: what is beside it belongs to it */

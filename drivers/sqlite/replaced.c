@@ -51,10 +51,24 @@ static bool is_anything_left(const struct driver *driver)
            (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
 }
 
-void replaced_take(struct driver *driver, const struct driver *other)
+static bool is_same_left(const struct driver *driver, const struct driver *other)
 {
-    if (is_anything_left(other))
-        memcpy(driver->left, other->left, sizeof(driver->left));
+    for (int i = 0; i < FILES; i++)
+        if (files_is_other(driver->left, other->left, i))
+            return false;
+    return true;
+}
+
+/* The time, too: a client that is opened may have less of it, and the next one must not begin anew. */
+void replaced_take(struct driver *driver, struct driver *other)
+{
+    mortise_host *host = driver->locks.host;
+    if (!is_anything_left(other) || is_same_left(driver, other))
+        return;
+    if (other->left_until_ns == 0)
+        other->left_until_ns = host->now(host) + TRY_NS;
+    memcpy(driver->left, other->left, sizeof(driver->left));
+    driver->left_until_ns = other->left_until_ns;
 }
 
 /* First the log: an index that no process has open any more is made anew by the next one. If this process is killed in between, and

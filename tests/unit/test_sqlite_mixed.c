@@ -257,6 +257,34 @@ static void test_left_twice(void)
     program_end(&program);
 }
 
+/* One client is in no call for long. What it has left keeps no other one from the new file for longer than a second in all, and none
+ * that comes after one that has opened it. */
+static void test_left_by_an_idle_client(void)
+{
+    struct client idle, late, more;
+    char backup[PATHS_MAX];
+    path = database("idle");
+    make_backup(backup, 10);
+    struct program program = program_start("SELECT * FROM mortise_meta");
+    OPEN_OK(&idle, "path", path);
+    acquire_many(&idle, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    clock_stop();
+    CU_ASSERT_EQUAL(OPEN(&late, "path", path, "busy_timeout", "0"), MORTISE_UNREACHABLE);
+    clock_go_on();
+    clock_shift_ns += 1001 * MS;
+    OPEN_OK(&late, "path", path, "busy_timeout", "0");
+    CU_ASSERT_PTR_NOT_NULL(strstr(late.last_log, "the new file may be damaged"));
+    OPEN_OK(&more, "path", path, "busy_timeout", "0");
+    CU_ASSERT_EQUAL(more.logs, 0);
+    client_close(&more);
+    client_close(&late);
+    client_close(&idle);
+    CU_ASSERT_PTR_NULL(strstr(idle.last_log, "the new file may be damaged"));
+    program_end(&program);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -267,6 +295,7 @@ int main(void)
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
         {"left twice", test_left_twice},
+        {"left by an idle client", test_left_by_an_idle_client},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite mixed", tests);
