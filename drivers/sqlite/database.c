@@ -177,6 +177,13 @@ static bool leave_index(struct driver *driver)
     return true;
 }
 
+static bool has_moved(struct driver *driver)
+{
+    int moved = 0;
+    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
+}
+
 /* Clients of this process that have the same database open share its index, also with one that opens it now. One that has the
  * database that was in its place before has not noticed yet, or has left the log and the index of that. */
 static bool close_moved(struct driver *driver, struct driver *other, const struct file *now)
@@ -188,7 +195,7 @@ static bool close_moved(struct driver *driver, struct driver *other, const struc
         return !files_index_is_other(other) || leave_index(other);
     if (strcmp(other->path, driver->path) != 0)
         return true;
-    if (other->db != NULL)
+    if (other->db != NULL && has_moved(other)) /* now: it may have opened what is there since */
         leave_files(other, FILE_DATABASE);
     replaced_take(driver, other);
     return true;
@@ -207,13 +214,6 @@ static bool forget_left(struct driver *driver, struct driver *other, const struc
 static void copy_nothing(struct driver *driver)
 {
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-}
-
-static bool has_moved(struct driver *driver)
-{
-    int moved = 0;
-    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-           moved;
 }
 
 /* If the database was replaced since its place was looked at, the log and the index are still those of the old one. */

@@ -262,6 +262,22 @@ static void test_foreign_user_comes_and_goes(void)
 static const char *put_there;
 static const char *unborn; /* what is behind the path of the file whose birth is not told */
 
+static struct client
+    *goes_on; /* it opens the backup as soon as another one has looked what is there */
+static const char *then_there;
+
+static void go_on(const char *file)
+{
+    struct client *client = goes_on;
+    char index[PATHS_MAX];
+    if (client == NULL || strcmp(file, joined(index, path, "-shm")) != 0)
+        return;
+    goes_on = NULL;
+    CU_ASSERT_EQUAL(rename(then_there, path), 0);
+    clock_shift_ns += 1001 * MS;
+    CU_ASSERT_EQUAL(renew(client, &locks[0]), MORTISE_LOST);
+}
+
 /* In place of the C library's. */
 __attribute__((visibility("default"))) int statx(int fd, const char *restrict file, int flags,
                                                  unsigned mask, struct statx *restrict about)
@@ -274,6 +290,7 @@ __attribute__((visibility("default"))) int statx(int fd, const char *restrict fi
     int rc = (int)syscall(SYS_statx, fd, file, flags, mask, about);
     if (rc == 0 && unborn != NULL && strcmp(file, joined(hidden, path, unborn)) == 0)
         about->stx_mask &= ~(unsigned)STATX_BTIME;
+    go_on(file);
     return rc;
 }
 
@@ -289,6 +306,26 @@ static void test_while_it_is_opened(void)
     CU_ASSERT_PTR_NULL(put_there);
     has_backup(&client, 10);
     CU_ASSERT_EQUAL(client.logs, 0);
+    client_close(&client);
+}
+
+/* What one client has seen there is old when it looks at another one, which has opened the new file: nothing is wrong with that. */
+static void test_opened_by_another_thread(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("thread");
+    make_backup(backup, 10);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    then_there = backup;
+    goes_on = &client;
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_PTR_NULL(goes_on);
+    CU_ASSERT_EQUAL(client.logs, 1); /* of the old file */
+    has_backup(&late, 10);
+    has_backup(&client, 10);
+    client_close(&late);
     client_close(&client);
 }
 
@@ -397,6 +434,7 @@ int main(void)
         {"a foreign user in the process", test_foreign_user},
         {"a foreign user comes and goes", test_foreign_user_comes_and_goes},
         {"replaced while it is opened", test_while_it_is_opened},
+        {"opened by another thread meanwhile", test_opened_by_another_thread},
         {"deleted while it is opened", test_deleted_while_it_is_opened},
         {"births that are told now and then", test_births},
         {"replaced under several processes", test_several_processes},
