@@ -216,6 +216,13 @@ static void copy_nothing(struct driver *driver)
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
+static mortise_status moved_meanwhile(struct driver *driver, mortise_error *error)
+{
+    driver->open_later = true;
+    return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
+                       driver->path);
+}
+
 /* If the database was replaced since its place was looked at, the log and the index are still those of the old one. */
 static mortise_status note_moved(struct driver *driver, const struct file *before,
                                  mortise_error *error)
@@ -224,9 +231,7 @@ static mortise_status note_moved(struct driver *driver, const struct file *befor
     driver->files[FILE_DATABASE] = before[FILE_DATABASE];
     if (!replaced)
         return MORTISE_OK; /* as if it is deleted later */
-    driver->open_later = true;
-    return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
-                       driver->path);
+    return moved_meanwhile(driver, error);
 }
 
 static mortise_status note_files(struct driver *driver, const struct file *before, bool all,
@@ -240,6 +245,8 @@ static mortise_status note_files(struct driver *driver, const struct file *befor
         return has_moved(driver) ? note_moved(driver, before, error) : MORTISE_OK;
     }
     copy_nothing(driver);
+    if (now[FILE_DATABASE].inode != 0 && has_moved(driver))
+        return moved_meanwhile(driver, error); /* the log and the index are those of the new one */
     driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
                        "%s was removed while in use, and another user of the database in this "

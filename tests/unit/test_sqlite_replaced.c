@@ -260,10 +260,21 @@ static void test_foreign_user_comes_and_goes(void)
 
 /* The backup, as soon as somebody looks and SQLite has made the log; "": the file is deleted then. */
 static const char *put_there;
+static int (*settler)[2];  /* another process, which opens it then, with a log of its own */
 static const char *unborn; /* what is behind the path of the file whose birth is not told */
 
-static struct client
-    *goes_on; /* it opens the backup as soon as another one has looked what is there */
+static void settle(void)
+{
+    char file[PATHS_MAX];
+    if (settler == NULL)
+        return;
+    CU_ASSERT_EQUAL(unlink(joined(file, path, "-wal")), 0);
+    CU_ASSERT_EQUAL(unlink(joined(file, path, "-shm")), 0);
+    say(settler[1]);
+    CU_ASSERT_TRUE(hear(settler[0]));
+}
+
+static struct client *goes_on; /* it opens the file as soon as another one has looked */
 static const char *then_there;
 
 static void go_on(const char *file)
@@ -286,6 +297,7 @@ __attribute__((visibility("default"))) int statx(int fd, const char *restrict fi
     if (put_there != NULL && inode_of("-wal") != 0) {
         CU_ASSERT_EQUAL(put_there[0] != '\0' ? rename(put_there, path) : unlink(path), 0);
         put_there = NULL;
+        settle();
     }
     int rc = (int)syscall(SYS_statx, fd, file, flags, mask, about);
     if (rc == 0 && unborn != NULL && strcmp(file, joined(hidden, path, unborn)) == 0)
@@ -327,6 +339,41 @@ static void test_opened_by_another_thread(void)
     has_backup(&client, 10);
     client_close(&late);
     client_close(&client);
+}
+
+static void open_and_stay(void *pipes)
+{
+    int(*ends)[2] = pipes;
+    CU_ASSERT_TRUE(hear(ends[1]));
+    stay(pipes);
+}
+
+/* The index in its place is not the one that the client has: not because something in its process has the old file open. */
+static void test_opened_by_another_process(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    int pipes[2][2];
+    path = database("opening-process");
+    make_backup(backup, 10);
+    if (pipe2(pipes[0], O_CLOEXEC) != 0 || pipe2(pipes[1], O_CLOEXEC) != 0)
+        abort();
+    pid_t pid = child_start(open_and_stay, pipes);
+    settler = pipes;
+    put_there = backup;
+    mortise_status status = OPEN(&client, "path", path);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_PTR_NULL(put_there);
+    settler = NULL;
+    if (status == MORTISE_OK) {
+        has_backup(&client, 10);
+        CU_ASSERT_EQUAL(client.logs, 0);
+        client_close(&client);
+    }
+    say(pipes[1]);
+    CU_ASSERT_EQUAL(child_end(pid), 0);
+    for (int i = 0; i < 4; i++)
+        close(pipes[i / 2][i % 2]);
 }
 
 static void test_deleted_while_it_is_opened(void)
@@ -435,6 +482,7 @@ int main(void)
         {"a foreign user comes and goes", test_foreign_user_comes_and_goes},
         {"replaced while it is opened", test_while_it_is_opened},
         {"opened by another thread meanwhile", test_opened_by_another_thread},
+        {"replaced and opened by another process meanwhile", test_opened_by_another_process},
         {"deleted while it is opened", test_deleted_while_it_is_opened},
         {"births that are told now and then", test_births},
         {"replaced under several processes", test_several_processes},
