@@ -189,7 +189,7 @@ static const char *
 /* In place of the C library's, which SQLite calls. */
 __attribute__((visibility("default"))) int fcntl64(int fd, int command, ...)
 {
-    int (*real)(int, int, void *) = (int (*)(int, int, void *))dlsym(RTLD_NEXT, "fcntl64");
+    int (*real)(int, int, ...) = (int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl64");
     va_list arguments;
     va_start(arguments, command);
     void *argument = va_arg(arguments, void *);
