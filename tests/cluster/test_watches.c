@@ -28,7 +28,7 @@ static bool has_subscribed(void *calls)
     return fleet_calls(&fleet, 1, "ssubscribe") >= *(int64_t *)calls;
 }
 
-/* The last waiter of a name ends, and the next one comes at once: the answer to UNSUBSCRIBE does not end the new subscription, so
+/* The last waiter of a name ends, and the next one comes at once: the answer to SUNSUBSCRIBE does not end the new subscription, so
  * that goes with its waiter. */
 static void test_next_at_once(void)
 {
