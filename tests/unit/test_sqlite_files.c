@@ -60,7 +60,8 @@ static void test_busy_then_free(void)
         ops[i] = &batch[i].op;
     }
     module->start(client.ctx, ops, N);
-    for (int64_t until_ns = time_now() + 30 * MS; time_now() < until_ns || client.turns <= 2;) /* by timer */
+    for (int64_t until_ns = time_now() + 30 * MS;
+         time_now() < until_ns || client.turns <= 2;) /* by timer */
         client_turn(&client, time_now() + 30 * MS);
     for (int i = 0; i < N; i++)
         CU_ASSERT_FALSE(calls[i].done || batch[i].done);

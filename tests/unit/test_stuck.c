@@ -161,7 +161,8 @@ static void stuck_and_closed_in_a_callback(void)
         MORTISE_OK);
     stand_still();
     CU_ASSERT(test_count_wait(&closed, 1));
-    mortise_close(rig.handle, NULL); /* waits for the rest of that close, which leaves standing what is stuck */
+    mortise_close(rig.handle,
+                  NULL); /* waits for the rest of that close, which leaves standing what is stuck */
     go_on(10);
 }
 
