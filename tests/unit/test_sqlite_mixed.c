@@ -59,46 +59,55 @@ static void program_end(const struct program *program)
     }
 }
 
+/* A program has the new file open, with the log and the index of the old one, which the client has. */
+struct mixed {
+    struct program program;
+    ino_t log, index;
+};
+
+static struct mixed mix(struct client *client, const char *name)
+{
+    char backup[PATHS_MAX];
+    path = database(name);
+    make_backup(backup, 10);
+    struct mixed mixed = {.program = program_start("SELECT * FROM mortise_meta")};
+    OPEN_OK(client, "path", path);
+    acquire_many(client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&mixed.program);
+    mixed.log = inode_of("-wal");
+    mixed.index = inode_of("-shm");
+    return mixed;
+}
+
+/* The client has said so, and has removed nothing. */
+static void expect_mixed(const struct client *client, const struct mixed *mixed)
+{
+    CU_ASSERT_PTR_NOT_NULL(strstr(client->last_log, "the new file may be damaged"));
+    CU_ASSERT_TRUE(mixed->log != 0 && inode_of("-wal") == mixed->log);
+    CU_ASSERT_TRUE(mixed->index != 0 && inode_of("-shm") == mixed->index);
+}
+
 /* It uses the old log for the new file. The client must not give it another one: they would not exclude each other. */
 static void test_opened_before(void)
 {
     struct client client;
-    char backup[PATHS_MAX];
-    path = database("opened");
-    make_backup(backup, 10);
-    struct program program = program_start("SELECT * FROM mortise_meta");
-    OPEN_OK(&client, "path", path);
-    acquire_many(&client, "a", 10);
-    CU_ASSERT_EQUAL(rename(backup, path), 0);
-    program_opens(&program);
-    ino_t log = inode_of("-wal"), index = inode_of("-shm");
+    struct mixed mixed = mix(&client, "opened");
     clock_shift_ns += 1001 * MS;
     CU_ASSERT_NOT_EQUAL(renew(&client, &locks[0]), MORTISE_UNREACHABLE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
-    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
-    CU_ASSERT_TRUE(index != 0 && inode_of("-shm") == index);
+    expect_mixed(&client, &mixed);
     client_close(&client);
-    program_end(&program);
+    program_end(&mixed.program);
 }
 
 /* The client is closed before it has noticed. */
 static void test_opened_before_and_closed(void)
 {
     struct client client;
-    char backup[PATHS_MAX];
-    path = database("opened-closed");
-    make_backup(backup, 10);
-    struct program program = program_start("SELECT * FROM mortise_meta");
-    OPEN_OK(&client, "path", path);
-    acquire_many(&client, "a", 10);
-    CU_ASSERT_EQUAL(rename(backup, path), 0);
-    program_opens(&program);
-    ino_t log = inode_of("-wal"), index = inode_of("-shm");
+    struct mixed mixed = mix(&client, "opened-closed");
     client_close(&client);
-    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "the new file may be damaged"));
-    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
-    CU_ASSERT_TRUE(index != 0 && inode_of("-shm") == index);
-    program_end(&program);
+    expect_mixed(&client, &mixed);
+    program_end(&mixed.program);
 }
 
 /* SQLite removes the log that it finds beside an empty file, but not the index. */
