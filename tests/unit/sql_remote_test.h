@@ -3,7 +3,7 @@
 #ifndef MORTISE_TESTS_SQL_REMOTE_TEST_H
 #define MORTISE_TESTS_SQL_REMOTE_TEST_H
 
-#include "remote/remote.h"
+#include "sql_dialect_stub.h"
 
 #include <CUnit/Basic.h>
 
@@ -122,44 +122,10 @@ static void come_in(struct link *link, short events)
 
 /* ---- the dialect --------------------------------------------------------------------------------- */
 
-static bool is_open(const struct link *link, enum lane lane)
-{
-    (void)lane;
-    return link->group_count == 0;
-}
-
-static size_t no_size(const struct link *link, const struct request *request)
-{
-    (void)link;
-    (void)request;
-    return 0;
-}
-
-static bool is_there(struct link *link)
-{
-    return link->fd >= 0;
-}
-
-static short wants_to_read(const struct link *link)
-{
-    (void)link;
-    return POLLIN;
-}
-
 static bool send_nothing(struct link *link, struct group *group)
 {
     (void)link;
     return group->count > 0;
-}
-
-static void close_nothing(struct link *link)
-{
-    (void)link;
-}
-
-static void forget(struct request *request)
-{
-    (void)request;
 }
 
 static bool hear(struct sql_locks *locks, bool dropped)

@@ -1,7 +1,7 @@
 /* test_sql_remote.c - what drivers/lib/sql/remote does with a dialect that only notes what it is to do: which addresses the two
  * links of a client try, and when rows that have been free for long are deleted. A test answers the look-ups of host names when
  * it likes. */
-#include "remote/remote.h"
+#include "sql_dialect_stub.h"
 
 #include "suite.h"
 
@@ -69,16 +69,6 @@ static void connect_noted(struct link *link)
              link->addresses.at[link->address].text);
 }
 
-static void close_nothing(struct link *link)
-{
-    (void)link;
-}
-
-static void forget(struct request *request)
-{
-    (void)request;
-}
-
 static const char *where(const struct link *link, char *text, size_t size)
 {
     (void)link;
@@ -103,30 +93,6 @@ static struct request *sweep_noted(struct remote *sweeper)
 /* Each group fails, in a way that would go again. */
 
 static int sends;
-
-static bool is_open(const struct link *link, enum lane lane)
-{
-    (void)lane;
-    return link->group_count == 0;
-}
-
-static size_t no_size(const struct link *link, const struct request *request)
-{
-    (void)link;
-    (void)request;
-    return 0;
-}
-
-static bool is_there(struct link *link)
-{
-    return link->fd >= 0;
-}
-
-static short wants_to_read(const struct link *link)
-{
-    (void)link;
-    return POLLIN;
-}
 
 static bool send_noted(struct link *link, struct group *group)
 {
