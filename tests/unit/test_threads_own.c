@@ -1,5 +1,6 @@
 /* test_threads_own.c - the threads that the library starts, and those that call it: signals and cancellation belong
  * to the application, and descriptors may run out. */
+#include "base/high_fd.h"
 #include "rig.h"
 
 #include <dirent.h>
@@ -368,9 +369,89 @@ static void test_timers_of_clients(void)
     }
 }
 
+/* ---- the application closes every descriptor of several clients ---- */
+
+#define CLIENTS 3
+#define NUMBERS 3 /* of a client: the timer, the epoll set, the event in it */
+
+static void look_at_numbers(struct rig *of, int numbers[NUMBERS])
+{
+    pthread_mutex_lock(&of->client->locks.lock);
+    numbers[0] = of->client->locks.watchdog.timer;
+    pthread_mutex_unlock(&of->client->locks.lock);
+    pthread_mutex_lock(&of->client->pump.lock);
+    numbers[1] = of->client->pump.wakeup.epoll;
+    numbers[2] = of->client->pump.wakeup.event;
+    pthread_mutex_unlock(&of->client->pump.lock);
+    for (int i = 0; i < NUMBERS; i++)
+        CU_ASSERT(numbers[i] >= HIGH_FD);
+}
+
+struct last_set {
+    struct rig *rig;
+    int epoll; /* -1: none yet */
+};
+
+/* Who waits polls, unless the time is over before it does. */
+static bool has_another_set(void *argument)
+{
+    const struct last_set *last = argument;
+    struct pump *pump = &last->rig->client->pump;
+    mortise_lease *lease;
+    CU_ASSERT_EQUAL(
+        mortise_acquire(last->rig->handle, "seized", MORTISE_OPTIONS(.wait_ms = 20), &lease, NULL),
+        MORTISE_TIMEDOUT);
+    pthread_mutex_lock(&pump->lock);
+    bool has = pump->wakeup.epoll >= 0 && pump->wakeup.epoll != last->epoll;
+    pthread_mutex_unlock(&pump->lock);
+    return has;
+}
+
+/* The client has all three from then on. */
+static void wait_in_vain(struct rig *of, int epoll)
+{
+    struct last_set last = {of, epoll};
+    CU_ASSERT(test_poll(has_another_set, &last, TEST_PATIENCE_MS));
+}
+
+/* The first that goes on has others, and none of them is an old one of another client, which would take it for its own. In a process
+ * that has had no clients: later, numbers lie apart by chance. */
+static void test_all_of_clients(void)
+{
+    static struct rig all[CLIENTS];
+    int old[CLIENTS][NUMBERS], new[NUMBERS];
+    mortise_lease *leases[CLIENTS];
+    char name[] = "a";
+    for (int i = 0; i < CLIENTS; i++)
+        rig_open_real(&all[i], "renew_every = 20ms\n");
+    sim->seize("seized", MORTISE_NEVER);
+    for (int i = 0; i < CLIENTS; i++) {
+        wait_in_vain(&all[i], -1);
+        look_at_numbers(&all[i], old[i]);
+    }
+    for (int i = 0; i < CLIENTS * NUMBERS; i++) /* see close_timer() */
+        CU_ASSERT_EQUAL(syscall(SYS_close, old[i / NUMBERS][i % NUMBERS]), 0);
+    for (int i = 0; i < CLIENTS; i++, name[0]++) {
+        wait_in_vain(&all[i], old[i][1]);
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(all[i].handle, name, TRY, &leases[i], NULL),
+                              MORTISE_OK);
+        look_at_numbers(&all[i], new);
+        for (int k = 0; k < CLIENTS * NUMBERS * NUMBERS; k++)
+            CU_ASSERT_NOT_EQUAL(new[k % NUMBERS],
+                                old[k / NUMBERS / NUMBERS][k / NUMBERS % NUMBERS]);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        expect_renewals(&all[i], leases[i]);
+    for (int i = 0; i < CLIENTS; i++) {
+        CU_ASSERT_EQUAL(mortise_release(leases[i], NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_close(all[i].handle, NULL), MORTISE_OK);
+    }
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
+        {"all descriptors of three clients", test_all_of_clients},
         {"they block signals", test_block_signals},
         {"a thread can be canceled as before", test_cancellation},
         {"calls that a canceled thread makes", test_canceled_calls},
