@@ -176,7 +176,8 @@ uint64_t mortise_config_print(mortise_client *handle)
     return print;
 }
 
-/* LEAVING: it is not answered; ENDING: it is not undone. */
+/* LEAVING: it is not answered; ENDING: it is not undone. What was left to its ttl, because repeating the undo cannot help, has no
+ * claim any more: it may be of any name. */
 bool mortise_has_remains(mortise_client *handle, const char *name)
 {
     struct client *client;
@@ -189,6 +190,7 @@ bool mortise_has_remains(mortise_client *handle, const char *name)
     if (client_name(client, name, false, full, &length, NULL) == MORTISE_OK) {
         pthread_mutex_lock(&locks->lock);
         const struct name *found = name_find_locked(locks, full, length);
+        remains = clock_now() < locks->left_until_ns;
         for (struct claim *claim = found == NULL ? NULL : found->claims; claim != NULL;
              claim = claim->next)
             remains |= claim->state == CLAIM_LEAVING || claim->state == CLAIM_ENDING;

@@ -162,7 +162,9 @@ MORTISE_API uint64_t mortise_config_print(mortise_client *client);
 
 /* Whether the backend may hold the name for this client without a lease: for a request that was given up and is not answered, or
  * not undone yet, or for a lease whose release is not over. So a program can tell what it left behind from the lock of another
- * process that has the same host and pid, in another container: ask this before the backend. False, too: the client was closed. */
+ * process that has the same host and pid, in another container: ask this before the backend. If the backend refused to undo or
+ * release one for good (say, the right to write was taken away), true for every name until the ttl of that one is over.
+ * False, too: the client was closed, the process was forked, or `name` is no name. */
 MORTISE_API bool mortise_has_remains(mortise_client *client, const char *name);
 
 /* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until

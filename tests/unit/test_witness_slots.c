@@ -108,6 +108,30 @@ static void test_given_up(void)
     CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "a")); /* closed */
 }
 
+/* The backend refuses to undo it, and will: what may have been granted is left to its ttl. */
+static void test_undo_refused(void)
+{
+    start("");
+    int hold = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .hold_reply = true,
+                      .on_cancel = SIM_CANCEL_IGNORED);
+    int refuse = SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_BACKEND);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 5000));
+    CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
+    sim->let_go(hold);
+    settle();
+    CU_ASSERT_EQUAL(sim->hits(refuse), 1);
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    CU_ASSERT_EQUAL(sim->outstanding(), 0);
+    advance_ms(4999);
+    CU_ASSERT(mortise_has_remains(rig.handle, "a"));
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, ""));
+    advance_ms(1);
+    CU_ASSERT_FALSE(mortise_has_remains(rig.handle, "a"));
+    sim->end(refuse);
+    release(take(&rig, "a", NULL));
+    finish();
+}
+
 static void test_downgrade_and_share(void)
 {
     start("");
@@ -253,6 +277,7 @@ int main(void)
         {"a reply is lost", test_lost_reply},
         {"BUSY leaves nothing", test_busy},
         {"a caller gives up", test_given_up},
+        {"the undo is refused", test_undo_refused},
         {"a downgrade, and permits", test_downgrade_and_share},
         {"guests share one slot", test_guests},
         {"lost by the backend's word", test_lost},
