@@ -177,10 +177,12 @@ typedef enum mortise_lease_state {
  * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
  * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
  * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
- * or UNREACHABLE. There are two exceptions, in which an on_state of that lease may still run on another thread. A release
+ * or UNREACHABLE. There are three exceptions, in which an on_state of that lease may still run on another thread. A release
  * inside a callback (of any client, or that of mortise_on_log()) does not wait for it, because two such callbacks could
- * wait for each other: in that case, use mortise_on_state_runs(). And a release that returns INVALID or CLOSED waits for
- * nothing: the release or close that came before it has the lease, and waits (unless it was inside a callback). */
+ * wait for each other: in that case, use mortise_on_state_runs(). A release does not wait for an on_state that closes the
+ * client, because that close waits for the release: a close on another thread returns CLOSED, and not CLOSING, when it is
+ * over. And a release that returns INVALID or CLOSED waits for nothing: the release or close that came before it has the
+ * lease, and waits (unless it was inside a callback). */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 

@@ -266,9 +266,9 @@ struct watchers {
 inline watchers unsure_for_ever;
 
 /* What leases share with their client. After mortise_release() has returned for a lease, its watcher is not called
- * again, with two exceptions: a release inside a callback does not wait for a call on another thread; and while the
- * client is being closed, the release only returns INVALID. Such a watcher is retired. It is freed when the library
- * reports that its call has ended, or after the close. */
+ * again, with three exceptions: a release inside a callback does not wait for a call on another thread; no release waits
+ * for a call that closes the client; and while the client is being closed, the release only returns INVALID. Such a watcher
+ * is retired. It is freed when the library reports that its call has ended, or after the close. */
 struct home {
     mortise_client *client = nullptr;
     bool lingers = false; /* the close did not wait for all callbacks */
