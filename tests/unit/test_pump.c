@@ -356,11 +356,14 @@ static void test_timer_behind_the_last_caller(void)
 
 static sem_t stopped;
 static int stop_pipe[2];
+static _Atomic bool stood_still; /* and does not again when the signal comes once more */
 
 static void stand_still(int signal)
 {
     char byte;
     (void)signal;
+    if (atomic_exchange(&stood_still, true))
+        return;
     sem_post(&stopped);
     while (read(stop_pipe[0], &byte, 1) < 0)
         continue;
@@ -373,17 +376,22 @@ static bool renewed(void *argument)
 
 static struct sigaction usr1_before;
 
-/* A client with one caller, which leads, and is stopped in its poll. */
+/* A client with one caller, which leads, and is stopped in its poll. The signal is repeated each second: ThreadSanitizer may note it
+ * and never run the handler. */
 static void start_still(struct caller *leader)
 {
     struct sigaction action = {.sa_handler = stand_still};
+    struct timespec until;
+    atomic_store(&stood_still, false);
     CU_ASSERT_FATAL(sem_init(&stopped, 0, 0) == 0 && pipe(stop_pipe) == 0);
     sigaction(SIGUSR1, &action, &usr1_before);
     start(false);
     launch(leader, 1, TEST_PATIENCE_MS * 4);
-    pthread_kill(leader->thread, SIGUSR1);
-    while (sem_wait(&stopped) != 0)
-        continue;
+    clock_gettime(CLOCK_REALTIME, &until);
+    do {
+        pthread_kill(leader->thread, SIGUSR1);
+        until.tv_sec++;
+    } while (sem_timedwait(&stopped, &until) != 0);
 }
 
 static void let_go(void)
