@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* What was granted to a client that has closed may last as long as its session: the longest `session_timeout` of zookeeper. */
+#define SESSION_MAX_MS 3600000
+
 /* A claim that is not renewed ends by itself, mostly after its ttl; a request may take as long as the ttl to arrive. */
 static int64_t end_ns(const struct claim *claim, int64_t now)
 {
@@ -48,6 +51,9 @@ void claim_mark_state_locked(struct claim *claim)
     case CLAIM_GONE:
         if (!claim->left)
             slot_set_state(claim->mark, MORTISE_WITNESS_FREE);
+        else if (claim->mark->ends_ns == INT64_MAX)
+            /* nobody asks any more, but the process may live for years */
+            slot_set_end(claim->mark, clock_after_ms(end_ns(claim, clock_now()), SESSION_MAX_MS));
         break;
     case CLAIM_ASKING:
     case CLAIM_LEAVING:

@@ -28,11 +28,12 @@
  *   granted, and an earlier reply was lost                           | -        -        ASKED    -
  *   renewed, handed over, made shared, suspect, lost, being released | -        -        ASKED    HELD
  *   GONE: the release is sure or refused**, or its ttl has passed    | -        -        FREE     FREE
- *   the client closes and leaves the claim to its ttl                | -        -        ASKED    HELD
+ *   the client closes and leaves the claim to its ttl****            | -        -        ASKED    HELD
  *
  *   *: only if nothing of the former id can be in the backend.
  *   **: in a way that repeating it would not change. What is left in the backend ends with its ttl.
  *   ***: or the witness has closed its own client of that configuration (docs/crash.md says when).
+ *   ****: `ends_ns` has an instant from then on.
  *
  * The holes, step by step. The process dies
  *   - in WRITING: no request of the new id has left, and nothing of the former one is in the backend. The sequence number
@@ -106,7 +107,8 @@ typedef struct mortise_witness_slot {
     uint32_t permits;
     int64_t ttl_ms;
     int64_t ends_ns; /* CLOCK_BOOTTIME: twice the ttl after the last renewal; INT64_MAX: no such instant. An ASKED claim is not
-                      * released later. The backend may keep a claim for longer (`zookeeper`: for the session) */
+                      * released later. The backend may keep a claim for longer (`zookeeper`: for the session). A close that
+                      * leaves a claim which was never granted sets it, too: to an hour more, the longest session */
     unsigned char grant[MORTISE_WITNESS_GRANT_SIZE];
     uint32_t name_len, owner_len;
     char name[MORTISE_NAME_MAX];   /* with the namespace */

@@ -220,7 +220,8 @@ static void test_left_by_close(void)
     SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(rig_close_any(&rig), MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), 1);
-    CU_ASSERT_FALSE(hear()); /* no BYE */
+    CU_ASSERT_EQUAL(slot(0).ends_ns, START_NS + 6000 * MS); /* as the grant has set it */
+    CU_ASSERT_FALSE(hear());                                /* no BYE */
     stop_listening();
     sim->lose_all();
 }
@@ -251,7 +252,8 @@ static void answer_unsure(void *ctx, mortise_op *op)
     tapped_host()->complete(tapped_host(), op, MORTISE_LOST);
 }
 
-/* The last answer of a close is "not there", and not sure: the claim is left to its ttl, too. */
+/* The last answer of a close is "not there", and not sure: the claim is left to its ttl, too, and its slot has an end from now
+ * on: the process may live for years, and asks for it no more. */
 static void test_left_by_unsure_answer(void)
 {
     start("close_timeout = 0ms\n");
@@ -263,9 +265,11 @@ static void test_left_by_unsure_answer(void)
     settle();
     CU_ASSERT_PTR_NOT_NULL_FATAL(release_op);
     CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1);
+    CU_ASSERT_EQUAL(slot(0).ends_ns, INT64_MAX);
     CU_ASSERT_EQUAL(rig_close_any(&rig), MORTISE_UNREACHABLE);
     CU_ASSERT_PTR_NULL(release_op);
     CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1);
+    CU_ASSERT_EQUAL(slot(0).ends_ns, clock_now() + 6000 * MS + 3600 * NS_PER_S);
     CU_ASSERT_FALSE(hear()); /* no BYE */
     stop_listening();
 }
