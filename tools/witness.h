@@ -25,8 +25,12 @@
  *   the pidfd: the process has ended   | -             DEAD                       -
  *   crash_delay is over                | -             -                          releases, if the backend is open
  *   all its slots were passed on       | -             -                          GONE
- *   no socket, and all claims ended    | -             GONE                       -
+ *   no socket, and all claims ended*   | -             GONE                       -
  *   the witness ends                   | GONE          GONE                       GONE
+ *
+ *   *: what was HELD counts for an hour longer than its slot says: zookeeper keeps it for the session. What is ASKED and has no end
+ *   counts for ever, as the process may live, wait for years, and get the lock. So a program that calls exec while it waits for a
+ *   lock leaves a peer until it ends.
  *
  * The holes. The process dies before HELLO is read: HELLO has waited in the socket, pidfd and area with it, and the pidfd is
  * readable at once. It dies while its backend is being opened: it waits as DEAD. The witness dies: its peers connect to
@@ -51,12 +55,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ---- witness_claims.c: the area of a dead process ------------------------------------------------ */
+/* ---- witness_claims.c: the area of a process ------------------------------------------------------- */
 
 /* Whether fd is an area that can be read without harm: it cannot block, and cannot become smaller. */
 bool claims_are_readable(int fd);
-/* Copies the next slot from *index on whose claim has to be released. False: there is none left. */
+/* The process is dead: copies the next slot from *index on whose claim has to be released. False: there is none left. */
 bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot);
+/* The process lives: whether its death could leave a claim to release. */
+bool claims_may_stand(int fd, int64_t now);
 
 /* ---- witness_hello.c: messages --------------------------------------------------------------------- */
 

@@ -380,17 +380,16 @@ static void end_late_ones(int64_t now)
     }
 }
 
-/* Peers without a socket whose claims have all ended: the program was replaced by exec, or closed its descriptors. */
+/* Peers without a socket whose claims have all ended: the program was replaced by exec, closed its descriptors, or closed its
+ * client and could not release all. */
 static void sweep_silent(int64_t now)
 {
-    static mortise_witness_slot slot;
     if (now < server.sweep_ns)
         return;
     server.sweep_ns = now + SWEEP_NS;
     for (struct peer *peer = server.peers[PEER_WATCHED], *next; peer != NULL; peer = next) {
-        uint32_t index = 0;
         next = peer->next;
-        if (peer->socket < 0 && !claims_next(peer->area, &index, &slot))
+        if (peer->socket < 0 && !claims_may_stand(peer->area, now))
             peer_move(peer, PEER_GONE);
     }
 }

@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import rig
-from rig import (ASK, BYE, BUILD, HELLO, HELD, REFUSE, SLOT, TELL, VERSION, WELCOME, Peer, area_of, hear, kill, memfd,
+from rig import (ASK, ASKED, BYE, BUILD, FREE, HELLO, HELD, REFUSE, SLOT, TELL, VERSION, WELCOME, Peer, area_of, hear, kill, memfd,
                  message, pidfd_open, run, say, slot, until, watched)
 
 GRANT = bytes(range(16))
@@ -132,6 +133,35 @@ def test_descriptors_do_not_leak(folder):
         peer.hear()
         peer.close()
     until(lambda: len(os.listdir(fds)) <= before, "all descriptors are closed")
+
+
+def test_silent_peers(folder):
+    """clients without a connection, of a process that lives: those whose claims have all ended are forgotten, and no others"""
+    witness = folder.witness()
+    where, holder = honest(folder)
+    print_, now, hour, never = print_of(where), time.clock_gettime_ns(time.CLOCK_BOOTTIME), 3600 * 10**9, 2**63 - 1
+    kept = (slot(b"renewed", GRANT, ends_ns=now + hour), slot(b"session", GRANT, ends_ns=now - hour // 2),
+            slot(b"waits", GRANT, state=ASKED, ends_ns=never), slot(b"asked", GRANT, state=ASKED, ends_ns=now + hour),
+            slot(b"writing", GRANT, state=FREE, sequence=3))
+    ended = (slot(b"held", GRANT, ends_ns=now - hour - 1), slot(b"held", GRANT, ends_ns=-never),
+             slot(b"asked", GRANT, state=ASKED, ends_ns=now - 1), slot(b"free", GRANT, state=FREE, ends_ns=never))
+    peers, asker = [], Peer(folder)
+    for last in (*kept, *ended):
+        area = area_of(ended[0], last)
+        peers.append(Peer(folder))
+        peers[-1].hello(area, where=where, print_=print_)
+        assert peers[-1].hear()[0] == WELCOME
+        os.close(area)
+    assert asker.ask(os.getpid()) == len(peers)
+    kill(witness, signal.SIGSTOP)  # so it hears of all of them in one round, and sweeps once
+    os.waitid(os.P_PID, witness.pid, os.WSTOPPED)
+    for peer in peers:
+        peer.close()
+    kill(witness, signal.SIGCONT)
+    until(lambda: asker.ask(os.getpid()) != len(peers), "it has swept")
+    assert asker.ask(os.getpid()) == len(kept)
+    asker.close()
+    still_honest(folder, where, holder)
 
 
 def liar(folder, where, *slots, pidfd=None, **area):
