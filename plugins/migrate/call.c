@@ -118,6 +118,25 @@ void call_keep_error(struct call *call, const struct ask *ask)
                  side_text(call->migrate, ask->side, text, sizeof(text)), ask->op.error->message);
 }
 
+/* The core repeats a release that has failed so. */
+static bool may_pass(mortise_status status, const mortise_error *error)
+{
+    return status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||
+           status == MORTISE_CANCELED || status == MORTISE_TIMEDOUT || status == MORTISE_NOMEM ||
+           (error != NULL && error->retryable);
+}
+
+void call_keep_failure(struct call *call, const struct ask *ask)
+{
+    mortise_status status = ask->op.status;
+    if (call->failed && status != MORTISE_INDETERMINATE &&
+        may_pass(call->status, call->has_error ? &call->error : NULL))
+        return;
+    call->failed = true;
+    call->status = status;
+    call_keep_error(call, ask);
+}
+
 void call_fail_kept(struct call *call, mortise_status status)
 {
     mortise_host *host = call->migrate->host;

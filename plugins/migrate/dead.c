@@ -48,12 +48,8 @@ void dead_answered(struct call *call, const struct ask *ask)
     call->all_sure &= ask_is_sure(ask);
     if (status == MORTISE_OK)
         call->found[ask->side] = true;
-    else if (status != MORTISE_LOST && status != MORTISE_NOTOWNER &&
-             (!call->failed || call->status != MORTISE_INDETERMINATE)) {
-        call->failed = true;
-        call->status = status;
-        call_keep_error(call, ask);
-    }
+    else if (status != MORTISE_LOST && status != MORTISE_NOTOWNER)
+        call_keep_failure(call, ask);
     if (call_is_out(call))
         return;
     bool over = call->failed || call->canceled || call->round == TRIES_NAMED;

@@ -463,6 +463,9 @@ void call_fail(struct call *call, mortise_status status, bool retryable, const c
     __attribute__((format(printf, 4, 5)));
 /* Keeps a request's error for call_fail_kept(); NULL: none. */
 void call_keep_error(struct call *call, const struct ask *ask);
+/* A release: one side has failed. What the core repeats goes before what is final, or a refusal of one side would end the
+ * release on the other one, which was only away; and INDETERMINATE goes before all. */
+void call_keep_failure(struct call *call, const struct ask *ask);
 /* Fails with the error that was kept, if there is one. */
 void call_fail_kept(struct call *call, mortise_status status);
 /* Fills the request of a leg with what the core's op says; does not send it. */

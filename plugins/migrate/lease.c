@@ -216,10 +216,8 @@ static void released(struct call *call, const struct ask *ask)
         /* that another has it says nothing of when it came */
         leg->lost |= lost && (!leg->in_doubt || ask->op.status == MORTISE_NOTOWNER);
         call->status = call->failed ? call->status : ask->op.status;
-    } else if (!call->failed || call->status != MORTISE_INDETERMINATE) {
-        call->failed = true;
-        call->status = ask->op.status;
-        call_keep_error(call, ask);
+    } else {
+        call_keep_failure(call, ask);
     }
     if (!call_is_out(call))
         released_all(call);

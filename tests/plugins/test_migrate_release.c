@@ -38,14 +38,19 @@ static int lose_reply(bool from)
                                             .hold_reply = true});
 }
 
-static int refuse(bool from)
+static int refuse_with(bool from, unsigned times, mortise_status status)
 {
     return server(from)->script(&(sim_rule){.kinds = OP(RELEASE),
                                             .name = "n",
-                                            .times = 1,
+                                            .times = times,
                                             .fate = SIM_REFUSE,
-                                            .status = MORTISE_UNREACHABLE,
+                                            .status = status,
                                             .hold_reply = true});
+}
+
+static int refuse(bool from)
+{
+    return refuse_with(from, 1, MORTISE_UNREACHABLE);
 }
 
 static void on_released(mortise_status status, const mortise_error *error, void *user_data)
@@ -173,6 +178,43 @@ static void test_lost_for_sure(void)
     }
 }
 
+/* The side `from` is away once, and the other one refuses always. They answer the first try in either order. */
+static int away_once, refused, refused_again;
+
+static void refuse_both(bool from)
+{
+    away_once = refuse(from);
+    refused = refuse_with(!from, 1, MORTISE_BACKEND);
+    refused_again = server(!from)->script(&(sim_rule){
+        .kinds = OP(RELEASE), .name = "n", .fate = SIM_REFUSE, .status = MORTISE_BACKEND});
+}
+
+/* The release is given up only when the side that was away has done it. */
+static void answer_both(bool from, bool away_first)
+{
+    answer(away_first ? from : !from, away_first ? away_once : refused);
+    answer(away_first ? !from : from, away_first ? refused : away_once);
+    advance_ms(1000);
+    CU_ASSERT(server(!from)->hits(refused_again) > 0);
+    CU_ASSERT_EQUAL(release_told, MORTISE_BACKEND);
+    CU_ASSERT_FALSE(server(from)->lose("n"));
+    CU_ASSERT(server(!from)->lose("n"));
+    server(!from)->end(refused_again);
+    advance_ms(60000); /* what was refused ends with its ttl */
+}
+
+static void test_away_and_refused(void)
+{
+    for (int away_first = 0; away_first <= 1; away_first++)
+        for (int from = 0; from <= 1; from++) {
+            mortise_lease *lease = take_n();
+            refuse_both(from);
+            release(lease);
+            answer_both(from, away_first);
+            end();
+        }
+}
+
 /* ---- the claim of a process that has died ----------------------------------------------------------- */
 
 /* The claim of "n" as the witness of its process sees it. */
@@ -220,6 +262,23 @@ static void test_dead(void)
             }
 }
 
+/* One side is away, and the other one refuses: the claim of the dead process is gone where that can be. */
+static void test_dead_and_refused(void)
+{
+    for (int away_first = 0; away_first <= 1; away_first++)
+        for (int from = 0; from <= 1; from++) {
+            struct rig witness;
+            mortise_lease *lease = take_n();
+            const mortise_witness_slot dead = slot_of_n();
+            refuse_both(from);
+            bury(&witness, &dead);
+            answer_both(from, away_first);
+            rig_close(&witness);
+            CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+            end();
+        }
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -229,7 +288,9 @@ int main(void)
         {"one side is away, and has lost it", test_away_and_lost},
         {"one side has it for another", test_taken},
         {"one side has lost it, and no reply is lost", test_lost_for_sure},
+        {"one side is away, and the other one refuses", test_away_and_refused},
         {"of a dead process, and one side is away", test_dead},
+        {"of a dead process, and the other side refuses", test_dead_and_refused},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_release", tests);
