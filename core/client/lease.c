@@ -48,7 +48,7 @@ static void remember_name(struct called *called, const struct claim *claim, size
     memcpy(called->text, claim->name->text + prefix, called->length);
 }
 
-static void explain_release(const struct called *called, mortise_status status,
+static void explain_release(const struct called *called, mortise_status status, bool taken,
                             const mortise_error *detail, mortise_error *error)
 {
     char name[QUOTED_SIZE];
@@ -58,6 +58,11 @@ static void explain_release(const struct called *called, mortise_status status,
     if (status == MORTISE_LOST)
         failed(error, status,
                "release %s: the lease was lost before: another holder may have overlapped", name);
+    else if (taken) /* the failure of a former try says nothing any more */
+        failed(error, status,
+               "release %s: a reply was lost, and the next try found the lease lost, or another "
+               "holder, which may have overlapped",
+               name);
     else if (detail->status == status)
         *error = *detail;
     else
@@ -106,7 +111,7 @@ mortise_status call_end_release(struct release_call *call)
         call->status = call->wait.status;
     }
     if (call->status != MORTISE_OK)
-        explain_release(&call->called, call->status, &call->detail, call->error);
+        explain_release(&call->called, call->status, call->wait.taken, &call->detail, call->error);
     client_leave(call->client);
     return call->status;
 }
@@ -150,7 +155,8 @@ static void async_released(struct release_wait *wait)
     struct async_release *release = (struct async_release *)(void *)wait;
     release->notice.status = wait->status;
     if (wait->status != MORTISE_OK) {
-        explain_release(&release->called, wait->status, &release->detail, &release->error);
+        explain_release(&release->called, wait->status, wait->taken, &release->detail,
+                        &release->error);
         release->notice.error = &release->error;
     }
     events_push(release->events, &release->notice);

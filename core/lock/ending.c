@@ -156,6 +156,8 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     bool final = is_final(claim, op);
     bool released = final && found;
     bool over = !released && clock_now() >= claim->ends_ns;
+    if (claim->wait != NULL)
+        claim->wait->taken = op->status == MORTISE_NOTOWNER && claim->maybe_done;
     if (final || found)
         tell_locked(claim, meaning(claim, op->status), op->error);
     else

@@ -131,7 +131,7 @@ same_code "the command's code" 3 $WRAPPER
 soon "$begin" 25000 "no name waits for another"
 same "one line" 1 "$(wc -l <"$DIR/err")"
 has_line "said" "$DIR/err" \
-    "^mortise: \"${N}e\", \"${N}f\", \"${N}g\" could not be released: it stays locked, at the latest until its ttl ends: ."
+    "^mortise: it is unknown whether \"${N}e\", \"${N}f\", \"${N}g\" was held to the end, and whether it is released; its ttl ends it at the latest: ."
 servers thaw redis "$DIR/server"
 
 # What the run asks for first is granted at once, and the answer comes a minute late; its releases are lost. Its second request, the
