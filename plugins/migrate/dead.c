@@ -52,8 +52,12 @@ void dead_answered(struct call *call, const struct ask *ask)
         call_keep_failure(call, ask);
     if (call_is_out(call))
         return;
-    bool over = call->failed || call->canceled || call->round == TRIES_NAMED;
-    if (over || found_all(call)) {
+    bool over = call->failed || call->round == TRIES_NAMED || found_all(call);
+    if (!over && call->canceled) { /* the other tries were not asked for */
+        call->failed = over = true;
+        call->status = MORTISE_CANCELED;
+    }
+    if (over) {
         end(call);
         return;
     }

@@ -279,6 +279,37 @@ static void test_dead_and_refused(void)
         }
 }
 
+static int reply_late(bool from)
+{
+    return server(from)->script(
+        &(sim_rule){.kinds = OP(RELEASE), .name = "n", .times = 1, .reply_ns = 100 * MS});
+}
+
+/* The acquire began again, as the token of `to` was too far ahead: the claim is not under the grants that are asked for first. Both
+ * sides answer that they have nothing under these, but so late that the request is canceled in the round in which that is read. The
+ * others are asked for by a repeat. */
+static void test_dead_and_canceled(void)
+{
+    struct rig witness;
+    CU_ASSERT_EQUAL(mortise_release(take_n(), NULL), MORTISE_OK);
+    other->tokens_from((uint64_t)now_ns() / 1000 + 5 * MIGRATE_FLOOR_LEAD_US);
+    mortise_lease *lease = take(&rig, "n", NULL);
+    const mortise_witness_slot dead = slot_of_n();
+    const int late[] = {reply_late(false), reply_late(true)};
+    bury(&witness, &dead);
+    CU_ASSERT_EQUAL(release_told, 1);
+    witness.client->pump.turn_wanted = true; /* the round of the cancel begins with one */
+    set_now(now_ns() + 5001 * MS);
+    settle();
+    CU_ASSERT_EQUAL(other->hits(late[0]) + sim->hits(late[1]), 2);
+    expect_told(MORTISE_OK);
+    CU_ASSERT_FALSE(sim->lose("n"));
+    CU_ASSERT_FALSE(other->lose("n"));
+    rig_close(&witness);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    end();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -291,6 +322,7 @@ int main(void)
         {"one side is away, and the other one refuses", test_away_and_refused},
         {"of a dead process, and one side is away", test_dead},
         {"of a dead process, and the other side refuses", test_dead_and_refused},
+        {"of a dead process, and canceled when answered", test_dead_and_canceled},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_release", tests);
