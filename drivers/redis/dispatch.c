@@ -173,10 +173,9 @@ void dispatch_go(struct driver *driver)
     if (driver->waiting == NULL)
         return;
     link_look(&driver->link);
+    link_want(&driver->link); /* also one that is up: as a node without slots it was unwanted */
     if (link_is_up(&driver->link))
         run(driver);
-    else
-        link_want(&driver->link);
 }
 
 void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)

@@ -144,6 +144,8 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
     struct seat *seat = request->seat;
     if (seat == NULL)
         return WISH_NONE;
+    driver->inbox_wanted = true; /* a node without slots has unwanted it, though it is ready */
+    link_want(&driver->news);
     bool again = seat->placed;
     text[0] = again ? 'a' : 'n';
     put_digits(text + 1, 10, (uint64_t)op->ttl_ms);

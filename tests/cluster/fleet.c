@@ -150,3 +150,12 @@ int64_t fleet_calls(struct fleet *fleet, int node, const char *command)
     freeReplyObject(reply);
     return calls;
 }
+
+int64_t fleet_listener(struct fleet *fleet, int node)
+{
+    redisReply *list = ask(&fleet->node[node], "CLIENT LIST TYPE pubsub"); /* "id=…" */
+    const char *end = list && list->str ? strchr(list->str, '\n') : NULL;
+    int64_t id = end && end[1] == '\0' ? strtoll(list->str + 3, NULL, 10) : -1;
+    freeReplyObject(list);
+    return id;
+}

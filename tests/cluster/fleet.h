@@ -46,6 +46,8 @@ mortise_status fleet_open_list(struct fleet *fleet, const char *list, const char
                                const char *redis, mortise_client **client);
 /* How often the node was asked to execute the command, since it was started. */
 int64_t fleet_calls(struct fleet *fleet, int node, const char *command);
+/* The id of the only connection for messages to the node; -1: there is none, or there are several. */
+int64_t fleet_listener(struct fleet *fleet, int node);
 
 /* ---- slots (slots.c) -------------------------------------------------------------------------------------- */
 

@@ -211,10 +211,73 @@ static void test_one_away(void)
     close_client(client);
 }
 
+/* ---- one had no slots ------------------------------------------------------------------------------------------------- */
+
+/* A waiter is given the lock at master 2, to which its slot is on its way: that has none yet. */
+static void wait_once(mortise_client *client, mortise_client *other, const char *name)
+{
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(client, name);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_inboxes(&fleet.node[2], 1));
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+}
+
+static bool listens_anew(void *former)
+{
+    int64_t id = fleet_listener(&fleet, 2);
+    return id > 0 && id != *(int64_t *)former;
+}
+
+/* Ends the connections of this type to master 2; the waiter's inbox there is listened to again. */
+static void cut_waiter(const char *type)
+{
+    int64_t former = fleet_listener(&fleet, 2);
+    CHECK(former > 0);
+    CHECK(ask_number(&fleet.node[2], "CLIENT KILL TYPE %s", type) > 0);
+    CHECK(test_poll(listens_anew, &former, TEST_PATIENCE_MS));
+    CHECK(wait_inboxes(&fleet.node[2], 1));
+}
+
+/* It has its first slot. Connections that were made when it had none are as good as others: if one breaks it is made anew, so that a
+ * waiter is told of its turn. */
+static void test_first_slot(void)
+{
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    char name[48];
+    name_on(&fleet, 1, "first-slot", name);
+    range_give(&fleet, 2, 1);
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    wait_once(client, other, name);
+    move_end(&move);
+    mortise_lease *lease = take(client, name);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&fleet.node[2], name, 1));
+    cut_waiter("pubsub");
+    cut_waiter("normal");
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+    range_give(&fleet, 2, 2);
+    fleet_mend(&fleet);
+}
+
 static const CU_TestInfo tests[] = {
-    {"found by any of them", test_found}, {"a list of all", test_list},
-    {"a ping of all", test_ping},         {"renewals at each", test_renewals},
-    {"one is away", test_one_away},       CU_TEST_INFO_NULL,
+    {"found by any of them", test_found},
+    {"a list of all", test_list},
+    {"a ping of all", test_ping},
+    {"renewals at each", test_renewals},
+    {"one is away", test_one_away},
+    {"one has its first slot", test_first_slot},
+    CU_TEST_INFO_NULL,
 };
 
 int main(int argc, char **argv)

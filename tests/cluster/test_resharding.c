@@ -220,16 +220,6 @@ static void test_told(void)
     tell(name, MORTISE_SHARED, downgrades);
 }
 
-/* The id ("id=…") of the only connection for messages to the former node; -1: there is none, or there are several. */
-static int64_t listener(void)
-{
-    redisReply *list = ask(&fleet.node[1], "CLIENT LIST TYPE pubsub");
-    const char *end = list && list->str ? strchr(list->str, '\n') : NULL;
-    int64_t id = end && end[1] == '\0' ? strtoll(list->str + 3, NULL, 10) : -1;
-    freeReplyObject(list);
-    return id;
-}
-
 /* A slot goes away. The names of others stay subscribed to, on the same connection. */
 static void test_others_stay(void)
 {
@@ -243,13 +233,13 @@ static void test_others_stay(void)
     pending_start(&stays, other, kept, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(test_poll(is_listened_to, gone, TEST_PATIENCE_MS));
     CHECK(test_poll(is_listened_to, kept, TEST_PATIENCE_MS));
-    int64_t id = listener();
+    int64_t id = fleet_listener(&fleet, 1);
     unsigned slot = slot_of(&fleet, gone);
     move_slot(&fleet, slot, 2);
     give(first);
     EXPECT(OK, pending_join(&goes));
     CHECK(holds(&fleet.node[2], gone) == 1);
-    CHECK(id > 0 && listener() == id && is_listened_to(kept));
+    CHECK(id > 0 && fleet_listener(&fleet, 1) == id && is_listened_to(kept));
     give(second);
     EXPECT(OK, pending_join(&stays));
     give(goes.lease);
