@@ -281,6 +281,22 @@ static size_t range_end(const struct driver *driver, const struct query *query, 
     return length;
 }
 
+/* The next page begins behind this key. A longer one than any lock's does not fit: then behind all that begin as it does, which are no
+ * locks' either. No key that is listed begins with the last byte that there is. */
+static void go_on_behind(struct listing *listing, struct bytes last)
+{
+    bool fits = last.size < KEY_MAX;
+    listing->next_len = fits ? last.size : KEY_MAX;
+    memcpy(listing->next, last.data, listing->next_len);
+    if (fits) {
+        listing->next[listing->next_len++] = '\0';
+        return;
+    }
+    while ((unsigned char)listing->next[listing->next_len - 1] == UINT8_MAX)
+        listing->next_len--;
+    listing->next[listing->next_len - 1]++;
+}
+
 static void list_page(struct driver *driver, struct query *query);
 
 static void page_read(struct driver *driver, struct call *call)
@@ -305,11 +321,8 @@ static void page_read(struct driver *driver, struct call *call)
         query_fail(driver, query, MORTISE_NOMEM, NULL);
         return;
     }
-    if (kvs->count == listing->page && kvs->all[kvs->count - 1].key.size < KEY_MAX) {
-        const struct bytes *last = &kvs->all[kvs->count - 1].key;
-        memcpy(listing->next, last->data, last->size);
-        listing->next[last->size] = '\0';
-        listing->next_len = last->size + 1;
+    if (kvs->count == listing->page) {
+        go_on_behind(listing, kvs->all[kvs->count - 1].key);
         list_page(driver, query);
     } else if (listing->range == 0 && query->op->name_len == 0) {
         listing->range = 1;

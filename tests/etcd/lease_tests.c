@@ -443,6 +443,31 @@ static void test_nested_prefix(void)
     client_end(outer);
 }
 
+/* A list is read in pages of a thousand keys. The last one of a page is another program's, and longer than a lock's may be. */
+static void test_long_key(void)
+{
+    enum { BEFORE = 999 };
+    static mortise_lease *leases[BEFORE + 1];
+    static const char begin[] = "mortise/page-x";
+    char name[64], key[2000];
+    mortise_client *client = client_direct("ttl=30s");
+    int count = 0;
+    for (int i = 0; i <= BEFORE; i++) {
+        snprintf(name, sizeof name, "page-%c%03d", i < BEFORE ? 'a' : 'z', i);
+        leases[i] = take(client, name);
+    }
+    memset(key, 0xff, sizeof key);
+    memcpy(key, begin, sizeof begin - 1);
+    key[sizeof key - 1] = '\0';
+    CHECK(CTL("put", key, "by hand"));
+    EXPECT(OK, mortise_list(client, "page-", count_listed, &count, &detail));
+    CHECK(count == BEFORE + 1);
+    CHECK(CTL("del", key));
+    for (int i = 0; i <= BEFORE; i++)
+        give_back(leases[i]);
+    client_end(client);
+}
+
 const CU_TestInfo lease_tests[] = {
     {"a lease is revoked by hand", test_revoked},
     {"the own key is deleted", test_own_key_deleted},
@@ -457,6 +482,7 @@ const CU_TestInfo lease_tests[] = {
     {"the base is another cluster's", test_other_cluster},
     {"the base makes no sense", test_nonsense},
     {"a prefix below a lock", test_nested_prefix},
+    {"a long key ends a page", test_long_key},
     {"compacted", test_compacted},
     {"the own key is replaced", test_key_replaced},
     {"the server is stopped", test_stopped},
