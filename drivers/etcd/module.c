@@ -160,11 +160,13 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
 {
     const mortise_value *values = driver->values;
     const char *problem, *list = values[OPTION_ENDPOINTS].text;
-    if (!endpoints_read(&driver->link.endpoints, list, &problem))
-        return fault_error(error, MORTISE_CONFIG, "etcd: endpoints: \"%.100s\" %s",
-                           problem == NULL ? list : problem,
-                           problem == NULL ? "names none, or more than 32"
-                                           : "does not begin with HOST or HOST:PORT");
+    if (!endpoints_read(&driver->link.endpoints, list, &problem)) {
+        const char *wrong = problem == NULL ? list : problem, *shown = endpoints_shown(wrong);
+        return fault_error(error, MORTISE_CONFIG, "etcd: endpoints: \"%.100s\" %s", shown,
+                           problem == NULL  ? "names none, or more than 32"
+                           : shown != wrong ? "has a user and an @ before it; set user and password"
+                                            : "does not begin with HOST or HOST:PORT");
+    }
     if (values[OPTION_PASSWORD].text != NULL && values[OPTION_USER].text == NULL)
         return fault_error(error, MORTISE_CONFIG, "etcd: password: it needs a user");
     driver->settings.user = values[OPTION_USER].text;

@@ -94,12 +94,19 @@ static void test_endpoints(void)
     one("::1", "::1", "2379", "[::1]:2379");
     one("[::1]", "::1", "2379", "[::1]:2379");
     one("[fe80::1%eth0]:7", "fe80::1%eth0", "7", "[fe80::1%eth0]:7");
+    one("fe80::1%eth0", "fe80::1%eth0", "2379", "[fe80::1%eth0]:2379");
+    one("::ffff:10.0.0.1", "::ffff:10.0.0.1", "2379", "[::ffff:10.0.0.1]:2379");
     CU_ASSERT_TRUE(endpoints_read(&endpoints, "a,b:1, c", &problem));
     CU_ASSERT_EQUAL(endpoints.count, 3);
-    static const char *const wrong[] = {
-        "a,b:x", ":1", "a:0", "a:65536", "a:", "[::1", "[::1]x", "[]:1", "a:-1"};
+    static const char *const wrong[] = {"a,b:x",   ":1",      "a:0",   "a:65536",    "a:",  "[::1",
+                                        "[::1]x",  "[]:1",    "a:-1",  "http://a:1", "a/b", "u:p@a",
+                                        "u:p@a:1", "[u@a]:1", "x:y:z", "[[a]:1"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         CU_ASSERT(!endpoints_read(&endpoints, wrong[i], &problem) && problem != NULL);
+    CU_ASSERT_FALSE_FATAL(endpoints_read(&endpoints, "a,u:p@b:1, v:q@c:2", &problem));
+    CU_ASSERT_STRING_EQUAL(endpoints_shown(problem), "c:2");
+    CU_ASSERT_FALSE_FATAL(endpoints_read(&endpoints, "a,b:x", &problem));
+    CU_ASSERT_STRING_EQUAL(endpoints_shown(problem), "b:x");
     CU_ASSERT(!endpoints_read(&endpoints, " , ", &problem) && problem == NULL);
     for (int i = 0; i <= ENDPOINTS_MAX; i++)
         memcpy(many + 2 * i, "a,", 3);
