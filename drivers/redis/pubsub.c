@@ -245,6 +245,11 @@ static void refused(struct driver *driver, const redisReply *reply)
     link_fault_reply(&driver->news, reply, &fault);
     if (driver->in_cluster)
         driver->routes->doubted(driver);
+    /* SUNSUBSCRIBE. The server's own end of that subscription came first, and was taken for the answer. */
+    if (fault.error == LINK_ERROR_MOVED && driver->answered > driver->said) {
+        driver->answered = driver->said;
+        return;
+    }
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;

@@ -77,8 +77,8 @@ void move_end(struct move *move);
 void move_abandon(struct move *move);
 /* All of these steps. */
 void move_slot(struct fleet *fleet, unsigned slot, int to);
-/* How often the node has answered TRYAGAIN. */
-int64_t refusals(struct fleet *fleet, int node);
+/* How often the node has answered with this error ("TRYAGAIN"). */
+int64_t refusals(struct fleet *fleet, int node, const char *error);
 
 /* Nobody serves the slot any more, so that the cluster is down; or that node does again. */
 void slot_remove(struct fleet *fleet, unsigned slot);

@@ -162,10 +162,12 @@ void move_slot(struct fleet *fleet, unsigned slot, int to)
     move_end(&move);
 }
 
-int64_t refusals(struct fleet *fleet, int node)
+int64_t refusals(struct fleet *fleet, int node, const char *error)
 {
+    char key[64];
+    snprintf(key, sizeof key, "errorstat_%s:count=", error);
     redisReply *reply = ask(&fleet->node[node], "INFO errorstats");
-    const char *at = reply && reply->str ? strstr(reply->str, "errorstat_TRYAGAIN:count=") : NULL;
+    const char *at = reply && reply->str ? strstr(reply->str, key) : NULL;
     int64_t count = at ? strtoll(strchr(at, '=') + 1, NULL, 10) : 0;
     freeReplyObject(reply);
     return count;

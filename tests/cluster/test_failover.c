@@ -323,7 +323,7 @@ static void test_source_killed(void)
 
 static bool is_refused_more(void *before)
 {
-    return refusals(&fleet, 1) > *(int64_t *)before;
+    return refusals(&fleet, 1, "TRYAGAIN") > *(int64_t *)before;
 }
 
 /* The release of an acquire that nobody acknowledged is on its way from node to node when the caller gives up, and closes. */
@@ -339,7 +339,7 @@ static void test_undone_elsewhere(void)
     pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(wait_holds(&fleet.node[1], name, 1));
     move_begin(&move, &fleet, slot_of(&fleet, name), 2);
-    int64_t before = refusals(&fleet, 1);
+    int64_t before = refusals(&fleet, 1, "TRYAGAIN");
     CHECK(test_poll(is_refused_more, &before, TEST_PATIENCE_MS));
     EXPECT(OK, mortise_cancel(client, pending.request));
     fleet_say(&fleet, 1u << 2, "hold-up");

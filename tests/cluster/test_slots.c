@@ -121,7 +121,7 @@ static void test_try_again(void)
 
 static bool is_refused_often(void *before)
 {
-    return refusals(&fleet, 2) >= *(int64_t *)before + 4;
+    return refusals(&fleet, 2, "TRYAGAIN") >= *(int64_t *)before + 4;
 }
 
 /* An acquire that was refused several times while some keys were here goes on where they are as soon as the last one is there. False:
@@ -130,7 +130,7 @@ static bool follow_late(mortise_client *client, const char *name, struct move *m
 {
     struct pending pending = PENDING_INIT;
     move_begin(move, &fleet, slot_of(&fleet, name), 0);
-    int64_t before = refusals(&fleet, 2);
+    int64_t before = refusals(&fleet, 2, "TRYAGAIN");
     pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS));
     CHECK(test_poll(is_refused_often, &before, TEST_PATIENCE_MS));
     move_keys(move);

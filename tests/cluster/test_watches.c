@@ -57,14 +57,56 @@ static void test_next_at_once(void)
     close_client(client);
 }
 
+static bool has_refused(void *before)
+{
+    return refusals(&fleet, 1, "MOVED") > *(int64_t *)before;
+}
+
+/* The last waiter of a name ends when its slot has gone, and the client has not heard of that yet: SUNSUBSCRIBE is refused. The other
+ * names stay subscribed to, on the same connection. */
+static void test_gone_before(void)
+{
+    struct pending goes = PENDING_INIT, stays = PENDING_INIT, next = PENDING_INIT;
+    char gone[48], kept[48];
+    mortise_client *client = fleet_open(&fleet, NULL, "queue = no\n"),
+                   *other = fleet_open_by(&fleet, NULL, "queue = no\ncommand_timeout = 1m\n");
+    mortise_lease *first = take(client, name_on(&fleet, 1, "gone", gone));
+    mortise_lease *second = take(client, name_on(&fleet, 1, "kept", kept));
+    pending_start(&goes, other, gone, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    pending_start(&stays, other, kept, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    pending_start(&next, other, kept, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_listened_to, gone, TEST_PATIENCE_MS));
+    CHECK(test_poll(is_listened_to, kept, TEST_PATIENCE_MS));
+    EXPECT(BUSY, try_once(other, gone)); /* what it asked before was answered */
+    int64_t id = fleet_listener(&fleet, 1), before = refusals(&fleet, 1, "MOVED");
+    unsigned slot = slot_of(&fleet, gone);
+    fleet_say(&fleet, 1u << 1, "hold-down");
+    move_slot(&fleet, slot, 2);
+    EXPECT(OK, mortise_cancel(other, goes.request));
+    EXPECT(CANCELED, pending_join(&goes));
+    CHECK(test_poll(has_refused, &before, TEST_PATIENCE_MS));
+    fleet_say(&fleet, 1u << 1, "pass");
+    give(second);
+    EXPECT(OK, pending_join(&stays)); /* it was told, behind the refusal */
+    CHECK(id > 0 && fleet_listener(&fleet, 1) == id);
+    give(stays.lease);
+    EXPECT(OK, pending_join(&next));
+    give(next.lease);
+    give(first);
+    move_slot(&fleet, slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"the next waiter of a name comes at once", test_next_at_once},
+    {"the slot has gone before the last waiter", test_gone_before},
     CU_TEST_INFO_NULL,
 };
 
 int main(int argc, char **argv)
 {
-    int code = fleet_start(&fleet, false, NULL);
+    int code = fleet_start(&fleet, true, NULL);
     if (code == 0)
         code = run_tests("cluster: watches", tests, argc, argv);
     return !fleet_end(&fleet) && code == 0 ? 1 : code;
