@@ -18,11 +18,19 @@ static bool is_elsewhere(const struct driver *node, const mortise_op *op)
     return owner >= 0 && (!node->in_cluster || owner != node->server);
 }
 
+/* It was led to this node by ASK. The slot has arrived: the node is asked as any owner is, and left with the slot. */
+static void settle(const struct driver *node, mortise_op *op)
+{
+    if (data_of(op)->asking && node->in_cluster && cluster_owner(node->cluster, op) == node->server)
+        data_of(op)->asking = false;
+}
+
 static void move_list(struct driver *node, mortise_op **list)
 {
     mortise_op *op, *next;
     DL_FOREACH_SAFE2(*list, op, next, next)
     {
+        settle(node, op);
         if (is_elsewhere(node, op))
             cluster_route(node->cluster, op_take(list, op));
     }
@@ -33,7 +41,10 @@ void move_seats(struct driver *node, bool all)
     struct seat *seat, *next;
     HASH_ITER (hh, node->seated, seat, next) {
         mortise_op *op = seat->op;
-        if (data_of(op)->state != OP_SEATED || (!all && !is_elsewhere(node, op)))
+        if (data_of(op)->state != OP_SEATED)
+            continue;
+        settle(node, op);
+        if (!all && !is_elsewhere(node, op))
             continue;
         move_out(node, op);
         cluster_route(node->cluster, op);

@@ -161,6 +161,38 @@ static void test_asked_late(void)
     close_client(client);
 }
 
+static bool is_asked_twice(void *before)
+{
+    return fleet_calls(&fleet, 0, "evalsha") >= *(int64_t *)before + 2;
+}
+
+/* Who waits at the new node by ASK asks it as any owner when the slot has arrived: by scripts that it knows. */
+static void test_arrived(void)
+{
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 2, "arrived", name);
+    mortise_lease *lease = take(client, name);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 0);
+    move_keys(&move);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000));
+    CHECK(wait_inboxes(&fleet.node[0], 1));
+    move_end(&move);
+    CHECK(wait_queue(&fleet.node[0], name, 1));
+    EXPECT(BUSY, try_once(other, name)); /* the former node tells it */
+    int64_t before = fleet_calls(&fleet, 0, "evalsha");
+    CHECK(test_poll(is_asked_twice, &before, TEST_PATIENCE_MS));
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 2);
+    close_client(other);
+    close_client(client);
+}
+
 /* ---- a slot that moves twice while a request is in flight ------------------------------------------------------------ */
 
 static bool has_taken(void *argument)
@@ -421,6 +453,7 @@ static const CU_TestInfo tests[] = {
     {"the slot has moved", test_moved},
     {"some keys here, some there", test_try_again},
     {"all keys arrive after some refusals", test_asked_late},
+    {"a waiter when the slot has arrived", test_arrived},
     {"twice while a request is in flight", test_twice},
     {"a list while a lock moves", test_wanderer},
     {"a list, and nobody can be asked who shares one", test_list_sharers},
