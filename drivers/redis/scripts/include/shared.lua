@@ -138,7 +138,10 @@ local function shared(lock, queue, hash, now)
         if done then
             return nil
         elseif not begins then
-            drop({grant})
+            s.count = s.count - 1
+            -- each by itself: a user who may not write one of the two must not leave the other half, which breaks the phase
+            redis.pcall('hdel', notes, grant)
+            redis.pcall('zrem', holders, grant)
         elseif s.touched then
             finish()
         else
