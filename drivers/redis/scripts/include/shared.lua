@@ -10,9 +10,13 @@ end
 local function share_of(place)
     return sub(place, 174, 189), tonumber(sub(place, 191, 200)) or -1, sub(place, 202)
 end
--- What a command was refused with: an ACL forbids it. Redis 7.2 has other words than those before.
+-- What a command was refused with.
+local function words_of(refused)
+    return type(refused) == 'table' and refused.err or refused
+end
+-- An ACL forbids it. Redis 7.2 has other words than those before.
 local function is_forbidden(refused)
-    local words = type(refused) == 'table' and refused.err or refused
+    local words = words_of(refused)
     return string.find(words, 'The user executing the script', 1, true) or string.find(words, 'ACL failure in script', 1, true)
 end
 -- now: µs, as text of 16 digits. hash: the lock is one.
@@ -207,14 +211,15 @@ local function shared(lock, queue, hash, now)
         end
         return false, given
     end
-    -- Somebody has left the queue: others behind it may share. They ask themselves, where its user may not see who shares.
+    -- Somebody has left the queue: others behind it may share. They ask themselves, where its user may not see who shares, or
+    -- where that is not to be told, as another program has made one of the keys.
     function s.let_in(tokens)
         local done, refused = pcall(function()
             if s.open() == 'shared' then
                 s.admit(tokens)
             end
         end)
-        if not done and not is_forbidden(refused) then
+        if not done and not is_forbidden(refused) and not string.find(words_of(refused), 'WRONGTYPE') then
             error(refused, 0)
         end
     end
