@@ -260,13 +260,20 @@ static struct found *next_shared(struct found *found)
     return found;
 }
 
-/* If nobody shares it any more, or some of its keys are at another node, the name is told with what was seen first. */
+/* A key beside the lock is: another program has made it. Before Redis 7 other words come first. */
+static bool is_of_another_type(const redisReply *reply)
+{
+    return memmem(reply->str, reply->len, "WRONGTYPE ", 10) != NULL;
+}
+
+/* If nobody shares it any more, or some of its keys are at another node or of another type, the name is told with what was seen
+ * first. */
 static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
     bool unknown = is_unknown_script(reply); /* it is asked once more */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL && !unknown &&
-        !is_on_its_way(list, reply))
+        !is_on_its_way(list, reply) && !is_of_another_type(reply))
         refuse_look(list, reply);
     struct found *found = list->looks;
     list->looks = next_shared(found->next);

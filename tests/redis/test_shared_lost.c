@@ -326,6 +326,13 @@ static void clock_jumps(const struct way *way)
     scene_end(&scene);
 }
 
+static bool count(const mortise_info *info, void *argument)
+{
+    int *number = argument;
+    *number += info->held;
+    return true;
+}
+
 /* Its place is gone: nothing is left behind. */
 static void wait_and_give_up(struct scene *scene)
 {
@@ -338,14 +345,15 @@ static void wait_and_give_up(struct scene *scene)
     EXPECT(OK, mortise_close(client, &detail));
 }
 
-/* What is beside one lock becomes another type: its lease is not renewed, and those that are renewed with it are. Who waits
- * for it may give up. */
+/* What is beside one lock becomes another type: its lease is not renewed, and those that are renewed with it are. It is listed, and so
+ * are the others. Who waits for it may give up. */
 static void side_of_another_type(const struct way *way)
 {
     enum { OTHERS = 4 };
     struct told told = TOLD_INIT;
     struct scene scene;
     mortise_lease *others[OTHERS];
+    int listed = 0;
     scene_begin(&scene, way, "typed", "renew_every = 100ms\n");
     mortise_lease *typed = scene_share(&scene, 0, 0);
     for (int i = 0; i < OTHERS; i++) {
@@ -360,6 +368,8 @@ static void side_of_another_type(const struct way *way)
     freeReplyObject(ask(&server, "SET {mortise:%s}:mortise:shares x", scene.name));
     CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
     CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + OTHERS));
+    EXPECT(OK, mortise_list(scene.client[1], scene.name, count, &listed, &detail));
+    CHECK(listed == OTHERS + 1);
     if (way->queued)
         wait_and_give_up(&scene);
     CHECK(test_count_get(&told.suspect) == 0 && test_count_get(&told.lost) == 0);

@@ -439,10 +439,17 @@ static void test_guard(void)
     close_client(other);
 }
 
-/* What is beside one lock becomes another type in a majority: its lease is not renewed, and the one that is renewed with it is. */
+static bool find_beside(const mortise_info *info, void *found)
+{
+    *(bool *)found |= strcmp(info->name, "beside") == 0 && info->holders == 1;
+    return true;
+}
+
+/* What is beside one lock becomes another type in a majority: its lease is not renewed. Another one is, and is listed. */
 static void test_side_of_another_type(void)
 {
     struct told told = TOLD_INIT;
+    bool listed = false;
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 100ms\n", AT_ONCE);
     mortise_lease *typed = acquire(client, "typed", SHARED(.ttl_ms = 2000));
     mortise_lease *beside = acquire(
@@ -450,6 +457,8 @@ static void test_side_of_another_type(void)
     CHECK(wait_nodes_with(&nodes, "typed", FIVE) && wait_nodes_with(&nodes, "beside", FIVE));
     for (int i = 0; i < 3; i++)
         CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:typed}:mortise:shares x"));
+    EXPECT(OK, mortise_list(client, "", find_beside, &listed, &detail));
+    CHECK(listed);
     CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
     CHECK(wait_renewals(client, stats_of(client).renewals + 3));
     CHECK(wait_state(typed, MORTISE_STATE_LOST, TEST_PATIENCE_MS));

@@ -1,4 +1,5 @@
--- A page of the locks whose names begin with a prefix, and their holders.
+-- A page of the locks whose names begin with a prefix, and their holders. One beside which a key is of another type is left out: the
+-- others are to be told.
 -- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, holder as in look}, ...}
 -- include look
 local pattern = string.gsub(ARGV[2], '[%*%?%[%]%^\\]', '\\%0') .. '*'
@@ -38,9 +39,11 @@ local function beside(name, word)
 end
 local out = {page[1]}
 for _, key in ipairs(page[2]) do
-    local held = look(key, beside(key, 'holders'), beside(key, 'shares'))
-    if held then
+    local done, held = pcall(look, key, beside(key, 'holders'), beside(key, 'shares'))
+    if done and held then
         out[#out + 1] = {key, held}
+    elseif not done and not string.find(type(held) == 'table' and held.err or held, 'WRONGTYPE') then
+        return type(held) == 'table' and held or redis.error_reply(held)
     end
 end
 return out
