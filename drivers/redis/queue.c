@@ -54,7 +54,7 @@
  *   The inbox must be subscribed to before a place is taken, because hand-on takes a client without a listener for dead. Until
  *     then an acquire only tries.
  *   The message comes before the answer that there is a place, over another connection: the seat is made before the request
- *     is sent.
+ *     is sent. If it says that the place is gone, the op asks again as soon as that answer is there.
  *   The message comes after a refresh was answered "yours", or twice: there is no seat any more, so nothing happens.
  *   The message comes while a refresh is under way. If the refresh was executed before the grant, the stamp is that of the
  *     refresh, and no more will come of it. If it was not executed yet, the driver waits for it, and it says "yours"; if it
@@ -204,7 +204,8 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
     if (!wished && !driver->inbox_ready)
         pubsub_want_inbox(driver);
-    if (wished || !driver->inbox_ready) /* else the inbox has come in between */
+    bool gone = placed && seat->gone_ns == sent_ns; /* told() came before this answer */
+    if (!gone && (wished || !driver->inbox_ready))  /* else the inbox has come in between */
         due_ns = now + refresh_ms(driver, op, wished && !placed, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);
     driver->host->waiting(driver->host, op);
@@ -278,8 +279,9 @@ static void read_hex(const char *text, mortise_grant_id *grant)
         grant->bytes[i] = (unsigned char)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
 }
 
-/* What came to the inbox. Token 0: the place was taken out, as those who share have another number of permits, or as another
- * user may not let it share (clients of 0.1, which do not share, leave such a push aside). False: it makes no sense. */
+/* What came to the inbox. Token 0: the place was taken out, as those who share have another number of permits, or as it could not
+ * be let in: another user may not, or the server refused that, or no token was left (clients of 0.1, which do not share, leave
+ * such a push aside). False: it makes no sense. */
 static bool read_push(const char *text, size_t length, mortise_grant_id *grant, uint64_t *token,
                       int64_t *stamp_ns)
 {
@@ -323,7 +325,8 @@ static void told(struct driver *driver, const char *text, size_t length)
     mortise_op *op = seat->op;
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
     if (token == 0) {
-        if (request == NULL) /* else the answer says it, or the next one */
+        seat->gone_ns = stamp_ns;
+        if (request == NULL) /* else the answer says it, or queue_keep() does */
             seat_set_due(driver, seat, now_of(driver));
         queue_turn(driver);
         return;

@@ -14,6 +14,7 @@ struct seat {
     mortise_op *op;
     int64_t due_ns;
     int64_t since_ns; /* in a cluster: when its first request was sent to this node; else 0 */
+    int64_t gone_ns;  /* stamp of the last place that the inbox said is gone; 0: none */
     bool placed;      /* there may be a place in the server */
     bool kept;        /* in driver->kept */
 };
