@@ -68,8 +68,10 @@ static void test_unknown(void)
         server.info = at_first ? INFO_7 : NULL;
         bring_up(&owner, &server);
         CU_ASSERT_TRUE(link_settled(&owner.link));
+        CU_ASSERT_STRING_EQUAL(owner.link.version, at_first ? "7.0.0" : "");
         server.info = NULL;
         connect_again();
+        CU_ASSERT_STRING_EQUAL(owner.link.version, ""); /* that of another one is not its own */
         CU_ASSERT_EQUAL(server.killed_id, 0);
         CU_ASSERT_FALSE(link_settled(&owner.link));
         end();

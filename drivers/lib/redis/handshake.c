@@ -118,7 +118,7 @@ void link_greet(struct link *link)
     const struct link_settings *settings = link->settings;
     unsigned count = 0;
     link->id = 0;
-    link->run_id[0] = '\0';
+    link->run_id[0] = link->version[0] = '\0';
     link->uptime_s = -1;
     link->clock_us = 0;
     link->role_told = link->clustered = link->is_replica = false;
