@@ -96,7 +96,7 @@ int locks_make_timer(void)
 }
 
 /* If the timer cannot be set, the application has closed it, and its number may be another file's: it is left alone. A timer of the
- * application, or of another client, would be set; but it has not our number (base/high_fd.h). */
+ * application, or of another client, would be set; but it mostly has not our number (base/high_fd.h). */
 void locks_arm_locked(struct locks *locks, int64_t due_ns)
 {
     struct watchdog *watchdog = &locks->watchdog;
