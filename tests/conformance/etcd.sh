@@ -10,4 +10,4 @@ left() {
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

@@ -8,7 +8,7 @@
 # shellcheck shell=sh disable=SC2154 # KIND
 set -eu
 
-hooks_dir=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+hooks_dir=$(CDPATH='' cd -- "${0%/*}" && pwd -P)
 VERB=${1:?VERB} FOLDER=${2:?FOLDER}
 SERVER=$FOLDER/server
 parent=${MORTISE_HOOKS_PARENT:-$PPID} # it all ends with

@@ -6,7 +6,7 @@
 # `left` ignores presences: those of killed clients end with their ttl, which is longer than `left` waits.
 set -eu
 
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+here=$(CDPATH='' cd -- "${0%/*}" && pwd -P)
 VERB=${1:?VERB} FOLDER=${2:?FOLDER}
 MORTISE_HOOKS_PARENT=$PPID
 export MORTISE_HOOKS_PARENT

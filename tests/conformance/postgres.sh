@@ -19,4 +19,4 @@ left() {
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

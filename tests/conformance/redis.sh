@@ -4,11 +4,11 @@
 KIND=redis
 
 # shellcheck source=redis_left.sh
-. "$(dirname -- "$0")/redis_left.sh"
+. "${0%/*}/redis_left.sh"
 
 left() {
     if grep -q '^CLUSTER=' "$FOLDER/values"; then left_on_all; else left_on_server; fi
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

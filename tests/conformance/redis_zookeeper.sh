@@ -5,9 +5,9 @@
 KIND=pair
 
 # shellcheck source=redis_left.sh
-. "$(dirname -- "$0")/redis_left.sh"
+. "${0%/*}/redis_left.sh"
 # shellcheck source=zookeeper_left.sh
-. "$(dirname -- "$0")/zookeeper_left.sh"
+. "${0%/*}/zookeeper_left.sh"
 
 left() {
     left_on_server | sed 's/^/redis: /'
@@ -16,4 +16,4 @@ left() {
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

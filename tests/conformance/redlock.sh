@@ -4,11 +4,11 @@
 KIND=redis
 
 # shellcheck source=redis_left.sh
-. "$(dirname -- "$0")/redis_left.sh"
+. "${0%/*}/redis_left.sh"
 
 left() {
     left_on_all
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

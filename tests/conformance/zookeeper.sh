@@ -4,11 +4,11 @@
 KIND=zookeeper
 
 # shellcheck source=zookeeper_left.sh
-. "$(dirname -- "$0")/zookeeper_left.sh"
+. "${0%/*}/zookeeper_left.sh"
 
 left() {
     left_on_port "$(sed -n 's/^PORT=//p' "$FOLDER/values")"
 }
 
 # shellcheck source=hooks.sh
-. "$(dirname -- "$0")/hooks.sh"
+. "${0%/*}/hooks.sh"

@@ -28,7 +28,7 @@ kind_keys='nodes heartbeat election sync quota user password rights tokens tls c
 kind_patience_s=60
 
 kind_members() {
-    seq 1 "$(setting nodes 1)"
+    count 1 "$(setting nodes 1)"
 }
 
 kind_check() {
@@ -44,7 +44,12 @@ etcd_scheme() {
 
 # The peer port of N as the others see it.
 etcd_way() {
-    etcd_port=$(settings way | sed -n "s/^$1://p" | tail -n 1)
+    etcd_port=''
+    for etcd_word in $(settings way); do
+        case $etcd_word in
+        "$1:"*) etcd_port=${etcd_word#"$1:"} ;;
+        esac
+    done
     echo "${etcd_port:-$(server_port "$1" peer)}"
 }
 
@@ -126,6 +131,10 @@ etcd_users() {
             etcd_ctl 5 "$1" user add "$(setting user):$(setting password)" &&
             etcd_ctl 5 "$1" user grant-role "$(setting user)" locks && etcd_ctl 5 "$1" auth enable
     } >"$FOLDER/users.log" 2>&1 && : >"$FOLDER/users"
+}
+
+kind_may_be_ready() {
+    port_listens "$(server_port "$1")"
 }
 
 # It serves, with its cluster, and is ours: nobody else has this cluster token and so this data.

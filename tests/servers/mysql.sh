@@ -200,6 +200,10 @@ mysql_first() {
     touch "$FOLDER/$1/first"
 }
 
+kind_may_be_ready() {
+    log_says "$1" 'ready for connections'
+}
+
 kind_ready() {
     timeout 5 mariadb --no-defaults --protocol=tcp -h 127.0.0.1 -P "$(server_port "$1")" -u root -N -B \
         -e 'SELECT @@datadir' 2>/dev/null | grep -qxF "$FOLDER/$1/data/" && mysql_first "$1" >/dev/null

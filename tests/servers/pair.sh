@@ -24,7 +24,7 @@ kind_check() {
 }
 
 kind_members() {
-    seq 1 2
+    count 1 2
 }
 
 kind_prepare() (

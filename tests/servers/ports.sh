@@ -6,6 +6,11 @@ port_is_taken() {
     grep -q ":$(printf '%04X' "$1") 0" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
+# port_listens PORT: somebody listens there.
+port_listens() {
+    grep -q ":$(printf '%04X' "$1") 0*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
 server_port() {
     port_file=$FOLDER/$1${2:+-$2}.port
     [ -f "$port_file" ] || reserve_port "$port_file"
@@ -16,14 +21,15 @@ server_port() {
 # server is stopped, nothing else shows that its port is in use.
 reserve_port() {
     ports_folder=/tmp/mortise-test-ports-$(id -u) # not in $TMPDIR: tests have folders of their own there
-    (umask 077 && mkdir -p "$ports_folder")
+    [ -d "$ports_folder" ] || (umask 077 && mkdir -p "$ports_folder")
     (
         flock 8
-        [ "$(find "$ports_folder" -name '[0-9]*' | wc -l)" -lt 1000 ] || forget_old_ports
+        set -- "$1" "$ports_folder"/[0-9]*
+        [ $# -lt 1000 ] || forget_old_ports
         port=0
         while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_reserved "$port"; do
-            random=$(od -An -N2 -tu2 /dev/urandom)
-            port=$((12000 + random % 20000))
+            read -r random </proc/sys/kernel/random/uuid
+            port=$((12000 + 0x${random%%-*} % 20000))
         done
         echo "$FOLDER" >"$ports_folder/$port"
         echo "$port" >"$1"
@@ -46,5 +52,5 @@ forget_old_ports() {
 }
 
 port_is_reserved() {
-    [ -f "$ports_folder/$1" ] && [ -d "$(cat "$ports_folder/$1")" ]
+    [ -f "$ports_folder/$1" ] && read -r port_folder <"$ports_folder/$1" && [ -d "$port_folder" ]
 }

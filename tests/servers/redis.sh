@@ -31,6 +31,8 @@ kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmem
 kind_keys="$kind_keys disk sentinels down_after sentinel_password cluster node_timeout failover bus"
 kind_patience_s=120
 
+carriage_return=$(printf '\r')
+
 # What a client of locks needs, and nothing that an operator does.
 redis_rights='~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@transaction +@connection'
 redis_rights="$redis_rights +time +wait +info +role +client|id +client|setname +client|kill"
@@ -53,8 +55,8 @@ kind_in_turn() {
 }
 
 kind_members() {
-    seq 1 "$(redis_count)"
-    seq -f 's%g' 1 "$(setting sentinels 0)"
+    count 1 "$(redis_count)"
+    count 1 "$(setting sentinels 0)" s
 }
 
 is_sentinel() {
@@ -126,17 +128,8 @@ redis_admin_password() {
 redis_conf() {
     addresses=127.0.0.1
     [ "$(setting ipv6)" != yes ] || addresses='127.0.0.1 ::1'
-    cat <<CONF
-port $(server_port "$1")
-bind $addresses
-protected-mode yes
-daemonize no
-dir "$FOLDER/$1"
-logfile ""
-save ""
-repl-diskless-sync no
-databases 16
-CONF
+    printf '%s\n' "port $(server_port "$1")" "bind $addresses" 'protected-mode yes' 'daemonize no' "dir \"$FOLDER/$1\"" \
+        'logfile ""' 'save ""' 'repl-diskless-sync no' 'databases 16'
     [ "$(setting socket)" != yes ] || echo "unixsocket \"$(redis_socket "$1")\""
     case $(setting aof) in
     yes) printf 'appendonly yes\nappendfsync always\n' ;;
@@ -155,15 +148,9 @@ CONF
 
 # What is not persisted is gone with a master; and a full copy does not wait for further replicas.
 cluster_conf() {
-    cat <<CONF
-cluster-enabled yes
-cluster-port $(server_port "$1" bus)
-cluster-config-file nodes.conf
-cluster-node-timeout $(setting node_timeout 30000)
-cluster-allow-replica-migration no
-repl-diskless-sync yes
-repl-diskless-sync-delay 0
-CONF
+    printf '%s\n' 'cluster-enabled yes' "cluster-port $(server_port "$1" bus)" 'cluster-config-file nodes.conf' \
+        "cluster-node-timeout $(setting node_timeout 30000)" 'cluster-allow-replica-migration no' \
+        'repl-diskless-sync yes' 'repl-diskless-sync-delay 0'
     [ "$(setting failover)" = auto ] || echo 'cluster-replica-no-failover yes'
     if [ "$(setting bus)" = cut ]; then
         for redis_file in cert key ca-cert; do
@@ -232,10 +219,10 @@ sentinel down-after-milliseconds locks $(setting down_after 1000)
 sentinel failover-timeout locks 3000
 sentinel parallel-syncs locks $redis_members
 CONF
-    for redis_member in $(seq 2 "$redis_members"); do
+    for redis_member in $(count 2 "$redis_members"); do
         echo "sentinel known-replica locks 127.0.0.1 $(server_port "$redis_member")"
     done
-    for redis_member in $(seq -f 's%g' 1 "$(setting sentinels)"); do
+    for redis_member in $(count 1 "$(setting sentinels)" s); do
         [ "$redis_member" = "$1" ] ||
             echo "sentinel known-sentinel locks 127.0.0.1 $(server_port "$redis_member") $(sentinel_id "$redis_member")"
     done
@@ -289,9 +276,26 @@ kind_ask() {
     timeout -s KILL "${redis_patience:-30}" redis-cli "$@"
 }
 
-# A server that does not answer is asked again soon.
-redis_ask() {
-    (redis_patience=5 && kind_ask "$@") </dev/null
+# redis_says NAME COMMAND…: sets `redis_said` to its answers, behind a newline each. One that does not answer is asked again
+# soon.
+redis_says() {
+    redis_said=$newline$(
+        redis_name=$1 redis_patience=5
+        shift
+        printf '%s\n' "$@" | kind_ask "$redis_name"
+    )
+}
+
+# It was told in a line of its answers; \r ends the lines of some.
+redis_said() {
+    case $redis_said in
+    *"$newline$1" | *"$newline$1$newline"* | *"$newline$1$carriage_return"*) ;;
+    *) return 1 ;;
+    esac
+}
+
+redis_follows() {
+    redis_said role:master || redis_said master_link_status:up
 }
 
 kind_may_be_ready() {
@@ -305,16 +309,17 @@ kind_may_be_ready() {
 }
 
 kind_ready() {
-    redis_ask "$1" info server | grep -q "^process_id:$2[^0-9]*$" || return 1
-    ! is_sentinel "$1" || return 0
-    if is_cluster; then
-        redis_ask "$1" cluster info | grep -q '^cluster_state:ok' &&
-            redis_ask "$1" info replication | grep -Eq '^(role:master|master_link_status:up)'
+    if is_sentinel "$1"; then
+        redis_says "$1" 'info server' && redis_said "process_id:$2"
+    elif is_cluster; then
+        redis_says "$1" 'info server' 'cluster info' 'info replication' && redis_said "process_id:$2" &&
+            redis_said cluster_state:ok && redis_follows
     elif [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
-        redis_ask "$1" info replication | grep -Eq '^(role:master|master_link_status:up)'
+        redis_says "$1" 'info server' 'info replication' && redis_said "process_id:$2" && redis_follows
     else
         # still loading what it has kept: not yet
-        redis_ask "$1" exists mortise:ready | grep -qx '[01]'
+        redis_says "$1" 'info server' 'exists mortise:ready' && redis_said "process_id:$2" &&
+            { redis_said 0 || redis_said 1; }
     fi
 }
 
@@ -325,13 +330,13 @@ kind_values() {
     [ "$(setting sentinels 0)" -eq 0 ] || {
         printf SENTINELS
         separator='='
-        for member in $(seq -f 's%g' 1 "$(setting sentinels)"); do
+        for member in $(count 1 "$(setting sentinels)" s); do
             printf '%s127.0.0.1:%s' "$separator" "$(server_port "$member")"
             separator=,
         done
         echo
     }
-    for member in $(seq 1 "$(redis_count)"); do
+    for member in $(count 1 "$(redis_count)"); do
         suffix=$(member_suffix "$member")
         echo "PORT$suffix=$(server_port "$member")"
         [ "$(setting socket)" != yes ] || echo "SOCKET$suffix=$(redis_socket "$member")"

@@ -40,27 +40,24 @@ kind_check() {
 }
 
 kind_members() {
-    seq 1 "$(setting nodes 1)"
+    count 1 "$(setting nodes 1)"
 }
 
 # zookeeper_way N M: the quorum port of M as N sees it.
 zookeeper_way() {
-    zookeeper_port=$(settings way | sed -n "s/^$1:$2://p" | tail -n 1)
+    zookeeper_port=''
+    for zookeeper_word in $(settings way); do
+        case $zookeeper_word in
+        "$1:$2:"*) zookeeper_port=${zookeeper_word#"$1:$2:"} ;;
+        esac
+    done
     echo "${zookeeper_port:-$(server_port "$2" peer)}"
 }
 
 zookeeper_conf() {
-    cat <<CONF
-tickTime=$(setting tick 200)
-initLimit=50
-syncLimit=10
-dataDir=$FOLDER/$1/data
-clientPort=$(server_port "$1")
-clientPortAddress=127.0.0.1
-admin.enableServer=false
-4lw.commands.whitelist=*
-maxClientCnxns=0
-CONF
+    printf '%s\n' "tickTime=$(setting tick 200)" initLimit=50 syncLimit=10 "dataDir=$FOLDER/$1/data" \
+        "clientPort=$(server_port "$1")" clientPortAddress=127.0.0.1 admin.enableServer=false \
+        '4lw.commands.whitelist=*' maxClientCnxns=0
     if [ "$(setting nodes 1)" -gt 1 ]; then
         for zookeeper_peer in $(kind_members); do
             echo "server.$zookeeper_peer=127.0.0.1:$(zookeeper_way "$1" "$zookeeper_peer"):$(server_port "$zookeeper_peer" election)"
@@ -70,16 +67,15 @@ CONF
 }
 
 kind_prepare() {
-    mkdir -p "$FOLDER/$1/data"
+    [ -d "$FOLDER/$1/data" ] || mkdir -p "$FOLDER/$1/data"
     echo "$1" >"$FOLDER/$1/data/myid"
     zookeeper_conf "$1" >"$FOLDER/$1/zoo.cfg"
-    cat >"$FOLDER/$1/log4j.properties" <<'CONF'
-log4j.rootLogger=WARN, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n
-CONF
-    settings log >>"$FOLDER/$1/log4j.properties"
+    {
+        printf '%s\n' 'log4j.rootLogger=WARN, out' log4j.appender.out=org.apache.log4j.ConsoleAppender \
+            log4j.appender.out.layout=org.apache.log4j.PatternLayout \
+            'log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n'
+        settings log
+    } >"$FOLDER/$1/log4j.properties"
 }
 
 kind_run() {
@@ -116,17 +112,17 @@ zookeeper_words() {
         done' words "$(server_port "$zookeeper_name")" "$@"
 }
 
-# Somebody listens at its port.
 kind_may_be_ready() {
-    zookeeper_port=$(printf '%04X' "$(server_port "$1")")
-    grep -q ":$zookeeper_port 0*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    port_listens "$(server_port "$1")"
 }
 
 # It serves, as what it is in its ensemble, and its data is ours.
 kind_ready() {
     zookeeper_said=$(zookeeper_words "$1" srvr conf 2>/dev/null) || return 1
-    printf '%s\n' "$zookeeper_said" | grep -q '^Mode: ' || return 1
-    printf '%s\n' "$zookeeper_said" | grep -q "^dataDir=$FOLDER/$1/data"
+    case $newline$zookeeper_said in
+    *"${newline}Mode: "*"${newline}dataDir=$FOLDER/$1/data"*) ;;
+    *) return 1 ;;
+    esac
 }
 
 zookeeper_role() {
