@@ -28,7 +28,8 @@ static const char *const patient[] = {
 static const struct set sets[] = {
     {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests, shared_tests}},
     {"cuts", 1, quick, {cut_tests, crowd_tests}},
-    {"sessions", 1, quick, {session_tests, state_tests, end_tests}},
+    {"sessions", 1, quick, {session_tests, end_tests}},
+    {"states", 1, quick, {state_tests}},
     {"rests", 1, quick, {rest_tests}},
     {"ensemble", 3, quick, {ensemble_tests}},
     {"follower", 3, patient, {follower_tests}},
@@ -58,6 +59,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < sizeof sets / sizeof sets[0]; i++)
         if (strcmp(sets[i].name, argv[1]) == 0)
             return run_set(&sets[i], only);
-    fprintf(stderr, "usage: %s nodes|cuts|sessions|rests|ensemble|follower [only=TEXT]\n", argv[0]);
+    fprintf(stderr, "usage: %s nodes|cuts|sessions|states|rests|ensemble|follower [only=TEXT]\n", argv[0]);
     return 64;
 }
