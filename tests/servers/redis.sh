@@ -287,7 +287,7 @@ redis_says() {
 }
 
 # It was told in a line of its answers; \r ends the lines of some.
-redis_said() {
+redis_told() {
     case $redis_said in
     *"$newline$1" | *"$newline$1$newline"* | *"$newline$1$carriage_return"*) ;;
     *) return 1 ;;
@@ -295,7 +295,7 @@ redis_said() {
 }
 
 redis_follows() {
-    redis_said role:master || redis_said master_link_status:up
+    redis_told role:master || redis_told master_link_status:up
 }
 
 kind_may_be_ready() {
@@ -310,16 +310,16 @@ kind_may_be_ready() {
 
 kind_ready() {
     if is_sentinel "$1"; then
-        redis_says "$1" 'info server' && redis_said "process_id:$2"
+        redis_says "$1" 'info server' && redis_told "process_id:$2"
     elif is_cluster; then
-        redis_says "$1" 'info server' 'cluster info' 'info replication' && redis_said "process_id:$2" &&
-            redis_said cluster_state:ok && redis_follows
+        redis_says "$1" 'info server' 'cluster info' 'info replication' && redis_told "process_id:$2" &&
+            redis_told cluster_state:ok && redis_follows
     elif [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
-        redis_says "$1" 'info server' 'info replication' && redis_said "process_id:$2" && redis_follows
+        redis_says "$1" 'info server' 'info replication' && redis_told "process_id:$2" && redis_follows
     else
         # still loading what it has kept: not yet
-        redis_says "$1" 'info server' 'exists mortise:ready' && redis_said "process_id:$2" &&
-            { redis_said 0 || redis_said 1; }
+        redis_says "$1" 'info server' 'exists mortise:ready' && redis_told "process_id:$2" &&
+            { redis_told 0 || redis_told 1; }
     fi
 }
 
