@@ -225,6 +225,15 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     forks_leave(driver);
 }
 
+/* What one errand finds out may be a reason for another one. A broken database is not asked again. */
+static bool has_left(struct driver *driver)
+{
+    if (!driver->broken)
+        locks_leave(&driver->locks);
+    transactions_go(driver);
+    return driver->queue == NULL && (driver->broken || locks_have_left(&driver->locks));
+}
+
 /* Leaves the lists of waiters, if the file is free within a moment. */
 static void leave(struct driver *driver)
 {
@@ -233,12 +242,8 @@ static void leave(struct driver *driver)
     driver->locks.closing = true;
     if (driver->db == NULL || files_index_is_other(driver))
         return;
-    locks_leave(&driver->locks);
-    transactions_go(driver);
-    while (driver->queue != NULL && host->now(host) < until_ns) {
+    while (!has_left(driver) && host->now(host) < until_ns)
         clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
-        transactions_go(driver);
-    }
 }
 
 static void close_driver(void *ctx)

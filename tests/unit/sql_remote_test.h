@@ -134,6 +134,18 @@ static bool hear(struct sql_locks *locks, bool dropped)
     return locks->hears;
 }
 
+static unsigned char notified; /* the first byte of the inbox, last */
+
+static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_inbox *inbox,
+                                const char *name, size_t name_len)
+{
+    (void)locks;
+    (void)name;
+    (void)name_len;
+    notified = inbox->bytes[0];
+    return SQL_NOTIFIED;
+}
+
 static int64_t looked_for; /* the session, last */
 
 /* It cannot be asked. */
@@ -159,6 +171,7 @@ static const struct sql_dialect statements = {.request_size = sizeof(struct requ
                                               .append = true,
                                               .run = run,
                                               .cancel = op_cancel,
+                                              .notify = notify,
                                               .hasten = op_hasten,
                                               .hear = hear};
 

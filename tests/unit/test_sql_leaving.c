@@ -66,6 +66,39 @@ static void test_leaving_is_refused(void)
     failures = 0;
 }
 
+/* The list is of a client that is stopped, of this one, and of a third; and another caller of this one releases the name, which is
+ * kept for the first. Nobody else would look after that, so the close notifies the third. */
+static void first_is_stopped(bool leaves)
+{
+    mortise_op release = rig_op(MORTISE_OP_RELEASE, 1);
+    release.token = 5;
+    begin();
+    rig_answer();
+    remote_watch(remote, "name", 4);
+    memmove(table.waiters + ROWLEASE_WAITER_SIZE, table.waiters, ROWLEASE_WAITER_SIZE);
+    table.waiters[0] = 100;
+    table.waiters[2 * ROWLEASE_WAITER_SIZE] = 101;
+    table.waiters_len = 3 * ROWLEASE_WAITER_SIZE;
+    rig_start(&release);
+    if (leaves)
+        remote_unwatch(remote, "name", 4);
+    rig_answer();
+    rig_answer();
+    CU_ASSERT_EQUAL(completed, MORTISE_OK);
+    CU_ASSERT_EQUAL(table.grants_len, 0);
+    CU_ASSERT_EQUAL(notified, 100);
+    CU_ASSERT_EQUAL(main_link.group_count, leaves); /* to leave the list */
+    rig_end();
+    CU_ASSERT_EQUAL(table.waiters_len, 2 * ROWLEASE_WAITER_SIZE);
+    CU_ASSERT_EQUAL(notified, 101);
+}
+
+static void test_first_is_stopped(void)
+{
+    first_is_stopped(false);
+    first_is_stopped(true);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -73,6 +106,7 @@ int main(void)
         {"put into the list while it closes", test_listed_meanwhile},
         {"leaving fails", test_leaving_fails},
         {"leaving is refused", test_leaving_is_refused},
+        {"the waiter before it is stopped", test_first_is_stopped},
         CU_TEST_INFO_NULL,
     };
     return suite_run("sql leaving", tests);

@@ -118,18 +118,22 @@ static void test_stopped_waiter_costs_once(void)
     }
 }
 
-/* The releaser closes at once, as a command does: nobody else looks after the stopped one. */
-static void test_stopped_waiter_and_closed_releaser(void)
+/* The releaser closes at once, as a command does: nobody else looks after the stopped one. It may be in the list itself. */
+static void stopped_waiter_and_closed_releaser(bool waits)
 {
     struct client client, second;
-    struct call lock, next = waiting("a");
+    struct call lock, own = waiting("a"), next = waiting("a");
     struct talk talk = talk_open();
-    path = database("closed");
+    path = database(waits ? "closed-waits" : "closed");
     OPEN_OK(&client, "path", path);
     OPEN_OK(&second, "path", path);
     acquire(&client, &lock, "a", 0);
     pid_t stopped = child_start(wait_once, &talk);
     CU_ASSERT_TRUE_FATAL(hear(talk.ready));
+    if (waits) {
+        CU_ASSERT_EQUAL(run(&client, &own), MORTISE_BUSY);
+        module->watch(client.ctx, "a", 1);
+    }
     CU_ASSERT_EQUAL(run(&second, &next), MORTISE_BUSY);
     module->watch(second.ctx, "a", 1);
     int status;
@@ -151,6 +155,12 @@ static void test_stopped_waiter_and_closed_releaser(void)
     client_close(&second);
     talk_close(&talk);
     assert_nothing_left();
+}
+
+static void test_stopped_waiter_and_closed_releaser(void)
+{
+    stopped_waiter_and_closed_releaser(false);
+    stopped_waiter_and_closed_releaser(true);
 }
 
 /* A waiter that gives up just when its turn has come wakes the next one; so does a client that closes. */

@@ -414,9 +414,10 @@ void locks_leave(struct sql_locks *locks)
         name->watched = false;
         name->grace_ns = MORTISE_NEVER;
         name_place_go(name, PLACE_UNWANTED);
-        if (name->errand == NULL && name->check_ns != MORTISE_NEVER && !name_is_listed(name))
+        if (name->errand == NULL && name->check_ns != MORTISE_NEVER && !name_is_listed(name)) {
             run_errand(locks, name, SQL_TASK_SECOND);
-        name->check_ns = MORTISE_NEVER;
+            name->check_ns = MORTISE_NEVER;
+        }
         see_to(locks, name);
         name_drop_if_idle(locks, name);
     }
@@ -425,7 +426,7 @@ void locks_leave(struct sql_locks *locks)
 bool locks_have_left(const struct sql_locks *locks)
 {
     for (const struct sql_name *name = locks->names; name != NULL; name = name->hh.next)
-        if (name->errand != NULL || name_is_listed(name))
+        if (name->errand != NULL || name_is_listed(name) || name->check_ns != MORTISE_NEVER)
             return false;
     return true;
 }
