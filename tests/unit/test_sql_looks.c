@@ -31,7 +31,7 @@ static int64_t look_in_vain(int looks)
 static int64_t after(mortise_op_kind kind, uint32_t flags)
 {
     mortise_op op = rig_op(kind, 1);
-    op.token = 5;
+    op.token = (uint64_t)table.version;
     op.flags = flags;
     rig_start(&op);
     rig_answer();
@@ -70,6 +70,22 @@ static void test_soon(void)
     CU_ASSERT(due_ns > now_ns + 800 * MS);
     due_ns = release();
     CU_ASSERT(due_ns >= now_ns + 400 * MS && due_ns <= now_ns + 800 * MS);
+    end(due_ns);
+}
+
+/* Another caller of the client has been granted the name since the look was put off: with it, the client forgot how often it had
+ * looked in vain. */
+static void test_granted_meanwhile(void)
+{
+    rig_begin(false);
+    int64_t due_ns = look_in_vain(16);
+    table.grants_len = 0;
+    CU_ASSERT_EQUAL(after(MORTISE_OP_ACQUIRE, MORTISE_OP_TRY), due_ns);
+    due_ns = release();
+    CU_ASSERT(due_ns >= now_ns + 400 * MS && due_ns <= now_ns + 800 * MS);
+    now_ns += 100 * MS; /* and again: no sooner */
+    CU_ASSERT_EQUAL(after(MORTISE_OP_ACQUIRE, MORTISE_OP_TRY), due_ns);
+    CU_ASSERT_EQUAL(release(), due_ns);
     end(due_ns);
 }
 
@@ -118,6 +134,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"a long pause ends soon", test_soon},
+        {"granted to another caller meanwhile", test_granted_meanwhile},
         {"after a downgrade", test_downgrade},
         {"no sooner than the others", test_no_sooner},
         {"another name", test_another},

@@ -161,8 +161,10 @@ struct sql_dialect {
      * locks_hearing()). False: they never will, and waiters have to look. `dropped`: others took this client off a list; is
      * the inbox still there? */
     bool (*hear)(struct sql_locks *locks, bool dropped);
-    /* READs of that name that pause until locks_look_due() are due then, if that is sooner. NULL: none does. */
-    void (*hasten)(struct sql_locks *locks, const char *name, size_t name_len, int64_t due_ns);
+    /* READs of that name that locks_looks_again(), and that pause for longer than until far_ns, are due at due_ns, which is
+     * sooner. NULL: none does. */
+    void (*hasten)(struct sql_locks *locks, const char *name, size_t name_len, int64_t far_ns,
+                   int64_t due_ns);
     /* Which server, for messages. */
     const char *(*where)(const struct sql_request *request, char *text, size_t size);
 };
@@ -228,8 +230,10 @@ void locks_list_row(struct sql_request *request, const void *name, size_t name_l
  * there. Its length; 0: every later name begins with it. */
 size_t locks_end_of_prefix(const char *prefix, size_t len, char *end);
 void locks_record(struct sql_request *request, int64_t version, const void *value, size_t len);
-/* A READ of a caller that waits and looked in vain (MORTISE_OP_AGAIN): the next look is due then. 0: at once. For a dialect that
- * notifies nobody, because the core asks more often. */
+/* Whether it is the READ, not sent yet, of a caller that waits and looked in vain (MORTISE_OP_AGAIN). */
+bool locks_looks_again(const struct sql_request *request);
+/* When the next look is due, for such a READ. 0: at once. For a dialect that notifies nobody, because the core asks more
+ * often. */
 int64_t locks_look_due(const struct sql_request *request);
 /* A notification came. */
 void locks_hear(struct sql_locks *locks, const char *name, size_t name_len);

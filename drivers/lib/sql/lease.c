@@ -83,14 +83,18 @@ static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64
     return locks_jitter(locks, (int64_t)(2 * POLL_MS) << (steps < POLL_STEPS ? steps : POLL_STEPS));
 }
 
+bool locks_looks_again(const struct sql_request *request)
+{
+    return request->kind == MORTISE_OP_ACQUIRE && request->op != NULL &&
+           request->step == SQL_READ && request->swaps == 0 && request->sent_ns == 0 &&
+           (request->op->flags & MORTISE_OP_AGAIN) != 0;
+}
+
 int64_t locks_look_due(const struct sql_request *request)
 {
     uint32_t mark;
-    bool first = request->kind == MORTISE_OP_ACQUIRE && request->op != NULL &&
-                 request->step == SQL_READ && request->swaps == 0 && request->sent_ns == 0;
     /* what others found, who have given up, is no reason to keep a new caller: the name may be free by now */
-    if (!first || (request->op->flags & MORTISE_OP_AGAIN) == 0 ||
-        !expects_busy(request->locks, request->op))
+    if (!locks_looks_again(request) || !expects_busy(request->locks, request->op))
         return 0;
     return looks_place(request->locks, request->op, &mark)->due_ns;
 }
@@ -103,17 +107,21 @@ static void look_anew(struct sql_locks *locks, const mortise_op *op)
 
 /* This client has just freed the name. If its own next look is far away, because the name was held for long, it comes sooner: the name
  * would be free, and this client, which knows that, would sleep. But not so soon that those of other clients, who look as seldom,
- * found it taken again nearly always; and what is due soon anyway is left alone. */
+ * found it taken again nearly always; and what is due soon anyway is left alone. A look that pauses already keeps to what was known
+ * when it began to: another caller may have been granted the name meanwhile, and then the place says nothing of it. */
 static void look_soon(struct sql_locks *locks, const mortise_op *op)
 {
     uint32_t mark;
+    if (!locks->looking)
+        return;
     struct sql_looks *looks = looks_place(locks, op, &mark);
     int64_t now = locks->host->now(locks->host);
-    if (!locks->looking || looks->mark != mark || looks->due_ns <= now + HASTE_MS * SQL_NS_PER_MS)
-        return;
-    looks->due_ns = now + locks_jitter(locks, HASTE_MS * SQL_NS_PER_MS);
+    int64_t far_ns = now + HASTE_MS * SQL_NS_PER_MS;
+    int64_t due_ns = now + locks_jitter(locks, HASTE_MS * SQL_NS_PER_MS);
+    if (looks->mark == mark && looks->due_ns > far_ns)
+        looks->due_ns = due_ns;
     if (locks->dialect->hasten != NULL)
-        locks->dialect->hasten(locks, op->name, op->name_len, looks->due_ns);
+        locks->dialect->hasten(locks, op->name, op->name_len, far_ns, due_ns);
 }
 
 /* ---- acquire ----------------------------------------------------------------------------------- */

@@ -55,15 +55,16 @@ void op_pause(struct request *request)
         locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
 }
 
-void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t due_ns)
+void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t far_ns,
+               int64_t due_ns)
 {
     const struct remote *remote = (const struct remote *)locks;
     for (struct request *request = remote->main->queue[LANE_READING]; request != NULL;
          request = request->next) {
         size_t len;
         const char *asked = request_name(&request->base, &len);
-        if (request->not_before_ns > due_ns && len == name_len && memcmp(asked, name, len) == 0 &&
-            locks_look_due(&request->base) != 0)
+        if (request->not_before_ns > far_ns && len == name_len && memcmp(asked, name, len) == 0 &&
+            locks_looks_again(&request->base))
             request->not_before_ns = due_ns;
     }
 }

@@ -186,7 +186,8 @@ const char *op_where(const struct sql_request *base, char *text, size_t size);
  * those that write the same row would all be in each other's way. */
 void op_pause(struct request *request);
 /* A slot of struct sql_dialect, for one whose READs pause. */
-void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t due_ns);
+void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t far_ns,
+               int64_t due_ns);
 
 /* ---- binding.c ---------------------------------------------------------------------------------- */
 
