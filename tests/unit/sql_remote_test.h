@@ -147,13 +147,31 @@ static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_i
 }
 
 static int64_t looked_for; /* the session, last */
+static bool can_look;      /* for sessions */
+static bool ends_session;  /* a look is followed by another statement; or else nothing is found */
 
-/* It cannot be asked. */
 static bool look_for_session(struct request *request, const struct session *session)
 {
-    (void)request;
     looked_for = session->id;
-    return false;
+    if (can_look)
+        statement_queue(request, LANE_READING);
+    return can_look;
+}
+
+static enum ghost_answer take_session(struct request *request, const struct session *session)
+{
+    (void)session;
+    if (ends_session)
+        statement_queue(request, LANE_READING);
+    return ends_session ? GHOST_ASKED : GHOST_GONE;
+}
+
+static const char *where(const struct link *link, char *text, size_t size)
+{
+    (void)link;
+    if (size > 0)
+        text[0] = '\0';
+    return text;
 }
 
 static const struct remote_dialect dialect = {.name = "test",
@@ -166,7 +184,9 @@ static const struct remote_dialect dialect = {.name = "test",
                                               .send = send_nothing,
                                               .close = close_nothing,
                                               .forget = forget,
-                                              .ghost_look = look_for_session};
+                                              .where = where,
+                                              .ghost_look = look_for_session,
+                                              .ghost_take = take_session};
 static const struct sql_dialect statements = {.request_size = sizeof(struct request),
                                               .append = true,
                                               .run = run,

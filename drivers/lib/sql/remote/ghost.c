@@ -11,7 +11,8 @@
  *
  * If the session is not known (behind a pooler), nobody looks: the dialect says how long it may last. If the connection is to
  * another server by now, nobody can look: what the session commits may come from there. Looks begin with a connection to the old
- * one; without that, it counts as THERE for the longest ttl. */
+ * one; without that, it counts as THERE for the longest ttl. For the same reason, a statement that was not sent yet does not wait
+ * for the next connection: it may end a session, and its number may be that of another one there. */
 #include "remote.h"
 
 #include <stdlib.h>
@@ -202,6 +203,17 @@ static void lost(struct request *request, bool sent)
 }
 
 static const struct handler handler = {.answered = answered, .failed = failed, .lost = lost};
+
+void ghost_unsent(struct remote *remote)
+{
+    for (struct ghost *ghost = remote->ghosts; ghost != NULL; ghost = ghost->next) {
+        struct request *request = ghost->errand;
+        if (request == NULL || request->base.flying)
+            continue;
+        queue_remove(request);
+        look_later(request);
+    }
+}
 
 /* ---- by timer ----------------------------------------------------------------------------------- */
 

@@ -94,6 +94,8 @@ void link_lose(struct link *link, const struct sql_fault *fault)
     link->remote->trouble.retryable = true;
     if (now_ns(link) - link->ready_ns >= STOOD_NS)
         link->failures = 0;
+    if (!link->live)
+        ghost_unsent(link->remote);
     lost = flight_take(link);
     ghost_make(link, lost);
     go_down(link);

@@ -237,6 +237,8 @@ bool host_is_local(const char *name);
 
 /* The link is lost with these requests in flight. */
 void ghost_make(const struct link *link, const struct request *requests);
+/* The first connection is being lost: what was queued for it, and not sent, is not for the next one. */
+void ghost_unsent(struct remote *remote);
 bool ghost_has(const struct remote *remote, const mortise_grant_id *grant);
 void ghost_turn(struct remote *remote);
 int64_t ghost_due(const struct remote *remote);
