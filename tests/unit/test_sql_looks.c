@@ -2,6 +2,8 @@
 #include "sql_remote_test.h"
 #include "suite.h"
 
+#include <stdio.h>
+
 #define MS NS_PER_MS
 
 static mortise_op waiter;
@@ -130,6 +132,75 @@ static void test_another(void)
     end(due_ns);
 }
 
+static void ask(int number)
+{
+    static char name[16];
+    waiter = rig_op(MORTISE_OP_ACQUIRE, 2);
+    waiter.name = name;
+    waiter.name_len = (size_t)snprintf(name, sizeof name, "n%d", number);
+    rig_start(&waiter);
+    rig_answer();
+}
+
+/* Returns the pause after it, in ms. */
+static int64_t look_at(int number)
+{
+    ask(number);
+    CU_ASSERT_EQUAL(completed, MORTISE_BUSY);
+    return waiter.hint_ms;
+}
+
+/* At each of so many names. Returns the shortest pause. */
+static int64_t look_at_all(int names)
+{
+    int64_t least_ms = INT64_MAX;
+    now_ns += 1600 * MS;
+    for (int i = 0; i < names; i++) {
+        int64_t ms = look_at(i);
+        least_ms = ms < least_ms ? ms : least_ms;
+    }
+    return least_ms;
+}
+
+/* One client waits for many names: it looks less and less often at each of them. */
+static void test_many_names(void)
+{
+    rig_begin(false);
+    for (int i = 0; i < 15; i++)
+        look_at_all(300);
+    CU_ASSERT(look_at_all(300) >= 800);
+    rig_end();
+}
+
+/* It cannot remember that many: it looks a few times in a second at the others, and does so no more when they have been given up. */
+static void test_too_many_names(void)
+{
+    enum { NAMES = 4 * SQL_LOOKS_MAX };
+    rig_begin(false);
+    for (int i = 0; i < 15; i++)
+        look_at_all(NAMES);
+    CU_ASSERT(look_at_all(NAMES) >= 200);
+    now_ns += 10000 * MS;
+    CU_ASSERT(look_at(NAMES) <= 40);
+    rig_end();
+}
+
+/* It gets them one after the other, each after a moment. */
+static void test_names_in_turn(void)
+{
+    rig_begin(false);
+    struct rowlease_row held = table;
+    for (int i = 0; i < 4 * SQL_LOOKS_MAX; i++) {
+        table = held;
+        CU_ASSERT(look_at(i) <= 40);
+        table.grants_len = 0;
+        ask(i);
+        rig_answer();
+        CU_ASSERT_EQUAL(completed, MORTISE_OK);
+    }
+    rig_end();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -138,6 +209,9 @@ int main(void)
         {"after a downgrade", test_downgrade},
         {"no sooner than the others", test_no_sooner},
         {"another name", test_another},
+        {"many names", test_many_names},
+        {"too many names", test_too_many_names},
+        {"many names, one after the other", test_names_in_turn},
         CU_TEST_INFO_NULL,
     };
     return suite_run("sql looks", tests);

@@ -53,7 +53,7 @@
 
 #define SQL_QUOTED_SIZE 160 /* a name in a message */
 #define SQL_WAKE_MAX 8      /* waiters that one request knows of */
-#define SQL_LOOKS_MAX 256   /* names that are looked at from time to time */
+#define SQL_LOOKS_MAX 1024  /* names that are looked at from time to time */
 #define SQL_NS_PER_MS INT64_C(1000000)
 
 struct sql_locks;
@@ -170,7 +170,7 @@ struct sql_dialect {
 };
 
 struct sql_looks {
-    uint32_t mark;   /* the name's hash. 0 */
+    uint32_t mark;   /* of the name's hash; another name may have the place if count is 0. 0 */
     unsigned count;  /* in vain, one after the other; fewer if the name changes hands meanwhile: */
     unsigned moves;  /* how often it did between two of them */
     int64_t version; /* of the row, at the last of them */

@@ -22,6 +22,8 @@
 #define SOON_LOOKS 3
 #define SOON_MOVES 32                    /* about five seconds */
 #define HASTE_MS (POLL_MS << POLL_STEPS) /* the shortest pause of those that look least often */
+#define LOOKS_NEAR 8                     /* places that a name may have */
+#define GONE_MS 5000 /* a look that is so late does not come: its caller has given up */
 
 static bool waits(const mortise_op *op)
 {
@@ -30,43 +32,72 @@ static bool waits(const mortise_op *op)
 
 /* ---- waiters that cannot be notified --------------------------------------------------------------- */
 
-static struct sql_looks *looks_place(struct sql_locks *locks, const mortise_op *op, uint32_t *mark)
+static uint64_t hash_of(const mortise_op *op)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (size_t i = 0; i < op->name_len; i++)
         hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
-    *mark = (uint32_t)(hash >> 32) | 1;
-    return &locks->looks[hash % SQL_LOOKS_MAX];
+    return hash;
 }
 
-static struct sql_looks *looks_of(struct sql_locks *locks, const mortise_op *op)
+static uint32_t mark_of(uint64_t hash)
 {
-    uint32_t mark;
-    struct sql_looks *looks = looks_place(locks, op, &mark);
-    if (looks->mark != mark) /* names that share a place push each other out */
-        *looks = (struct sql_looks){.mark = mark};
+    return (uint32_t)(hash >> 32) | 1;
+}
+
+static struct sql_looks *looks_place(struct sql_locks *locks, uint64_t hash, size_t i)
+{
+    return &locks->looks[(hash + i) % SQL_LOOKS_MAX];
+}
+
+/* NULL: nobody waits for that name, or it has no place. */
+static struct sql_looks *looks_find(struct sql_locks *locks, const mortise_op *op)
+{
+    uint64_t hash = hash_of(op);
+    for (size_t i = 0; i < LOOKS_NEAR; i++)
+        if (looks_place(locks, hash, i)->mark == mark_of(hash))
+            return looks_place(locks, hash, i);
+    return NULL;
+}
+
+/* Found or made. A name that is waited for is not pushed out by another one: each of them would begin anew all the time. NULL: no place
+ * is left. */
+static struct sql_looks *looks_make(struct sql_locks *locks, const mortise_op *op)
+{
+    struct sql_looks *looks = looks_find(locks, op);
+    uint64_t hash = hash_of(op);
+    int64_t gone_ns = locks->host->now(locks->host) - GONE_MS * SQL_NS_PER_MS;
+    for (size_t i = 0; looks == NULL && i < LOOKS_NEAR; i++) {
+        struct sql_looks *place = looks_place(locks, hash, i);
+        if (place->count > 0 && place->due_ns > gone_ns)
+            continue;
+        looks = place;
+        *looks = (struct sql_looks){.mark = mark_of(hash)};
+    }
     return looks;
 }
 
 /* It looked in vain lately. Then READ comes first: as long as the name is held, that is one statement instead of two. */
 static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
 {
-    uint32_t mark;
     if (!locks->looking || op->kind != MORTISE_OP_ACQUIRE || !waits(op))
         return false;
-    const struct sql_looks *looks = looks_place(locks, op, &mark);
-    return looks->mark == mark && looks->count > 0 &&
+    const struct sql_looks *looks = looks_find(locks, op);
+    return looks != NULL && looks->count > 0 &&
            locks->host->now(locks->host) - looks->last_ns <= 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS;
 }
 
 /* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
  * server. After a pause of some seconds, or a grant, it begins anew. After a look that finds that the name has changed hands (a new
  * version; a renewal makes none), the pause is at most 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
- * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms. */
+ * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms; and so it is
+ * for a name that has no place, always. */
 static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64_t version)
 {
-    struct sql_looks *looks = looks_of(locks, op);
+    struct sql_looks *looks = looks_make(locks, op);
     int64_t now = locks->host->now(locks->host);
+    if (looks == NULL)
+        return locks_jitter(locks, 4 * POLL_MS);
     if (now - looks->last_ns > 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS)
         looks->count = looks->moves = 0;
     if (version != looks->version) {
@@ -92,17 +123,17 @@ bool locks_looks_again(const struct sql_request *request)
 
 int64_t locks_look_due(const struct sql_request *request)
 {
-    uint32_t mark;
     /* what others found, who have given up, is no reason to keep a new caller: the name may be free by now */
     if (!locks_looks_again(request) || !expects_busy(request->locks, request->op))
         return 0;
-    return looks_place(request->locks, request->op, &mark)->due_ns;
+    return looks_find(request->locks, request->op)->due_ns;
 }
 
 static void look_anew(struct sql_locks *locks, const mortise_op *op)
 {
-    if (locks->looking)
-        looks_of(locks, op)->count = looks_of(locks, op)->moves = 0;
+    struct sql_looks *looks = locks->looking ? looks_find(locks, op) : NULL;
+    if (looks != NULL)
+        looks->count = looks->moves = 0;
 }
 
 /* This client has just freed the name. If its own next look is far away, because the name was held for long, it comes sooner: the name
@@ -111,14 +142,13 @@ static void look_anew(struct sql_locks *locks, const mortise_op *op)
  * when it began to: another caller may have been granted the name meanwhile, and then the place says nothing of it. */
 static void look_soon(struct sql_locks *locks, const mortise_op *op)
 {
-    uint32_t mark;
     if (!locks->looking)
         return;
-    struct sql_looks *looks = looks_place(locks, op, &mark);
+    struct sql_looks *looks = looks_find(locks, op);
     int64_t now = locks->host->now(locks->host);
     int64_t far_ns = now + HASTE_MS * SQL_NS_PER_MS;
     int64_t due_ns = now + locks_jitter(locks, HASTE_MS * SQL_NS_PER_MS);
-    if (looks->mark == mark && looks->due_ns > far_ns)
+    if (looks != NULL && looks->due_ns > far_ns)
         looks->due_ns = due_ns;
     if (locks->dialect->hasten != NULL)
         locks->dialect->hasten(locks, op->name, op->name_len, far_ns, due_ns);
@@ -240,9 +270,9 @@ static void tell_busy(struct sql_request *request)
                           : told     ? ROWLEASE_LOOK_MS
                                      : next_look_ms(locks, op, request->version);
         op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
-        if (waits(op) && !told) /* the holder's claim may end before */
-            looks_of(locks, op)->due_ns =
-                locks->host->now(locks->host) + op->hint_ms * SQL_NS_PER_MS;
+        struct sql_looks *looks = waits(op) && !told ? looks_find(locks, op) : NULL;
+        if (looks != NULL) /* the holder's claim may end before */
+            looks->due_ns = locks->host->now(locks->host) + op->hint_ms * SQL_NS_PER_MS;
     }
     request_done(request, MORTISE_BUSY);
 }
