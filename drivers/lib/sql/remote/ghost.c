@@ -160,16 +160,22 @@ static void look_for(struct remote *remote, struct ghost *ghost)
     remote->ghost_ns = remote_now(remote) + 1000 * NS_PER_MS;
 }
 
+static void end_errand(struct request *request)
+{
+    struct remote *remote = remote_of(request);
+    struct ghost *ghost = request->argument;
+    ghost->errand = NULL;
+    remote->ghost_ns = remote_now(remote);
+    statement_free(request);
+}
+
 static void look_later(struct request *request)
 {
     struct remote *remote = remote_of(request);
     struct ghost *ghost = request->argument;
-    int64_t now = remote_now(remote);
-    ghost->errand = NULL;
     ghost->looks += ghost->looks < AGAIN_STEPS;
-    ghost->look_ns = now + locks_jitter(&remote->locks, AGAIN_NS << ghost->looks);
-    remote->ghost_ns = now;
-    statement_free(request);
+    ghost->look_ns = remote_now(remote) + locks_jitter(&remote->locks, AGAIN_NS << ghost->looks);
+    end_errand(request);
 }
 
 static void answered(struct request *request)
@@ -211,7 +217,7 @@ void ghost_unsent(struct remote *remote)
         if (request == NULL || request->base.flying)
             continue;
         queue_remove(request);
-        look_later(request);
+        end_errand(request); /* its look is due: the next connection begins with it */
     }
 }
 
