@@ -170,7 +170,7 @@ struct sql_dialect {
 };
 
 struct sql_looks {
-    uint32_t mark;   /* of the name's hash; another name may have the place if count is 0. 0 */
+    uint32_t mark;   /* of the name's hash; 0: none. Another name may take the place if count is 0, or its look is 5 s late */
     unsigned count;  /* in vain, one after the other; fewer if the name changes hands meanwhile: */
     unsigned moves;  /* how often it did between two of them */
     int64_t version; /* of the row, at the last of them */

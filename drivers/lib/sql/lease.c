@@ -23,7 +23,7 @@
 #define SOON_MOVES 32                    /* about five seconds */
 #define HASTE_MS (POLL_MS << POLL_STEPS) /* the shortest pause of those that look least often */
 #define LOOKS_NEAR 8                     /* places that a name may have */
-#define GONE_MS 5000 /* a look that is so late does not come: its caller has given up */
+#define GONE_MS 5000 /* a look that is so late does not come: its caller has mostly given up */
 
 static bool waits(const mortise_op *op)
 {
@@ -91,7 +91,8 @@ static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
  * server. After a pause of some seconds, or a grant, it begins anew. After a look that finds that the name has changed hands (a new
  * version; a renewal makes none), the pause is at most 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
  * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms; and so it is
- * for a name that has no place, always. */
+ * for a name that has no place, always. (If the dialect never notifies, the core asks after 125 to 250 ms at the latest. locks_look_due()
+ * keeps to the pause nevertheless, but not for a name that has no place.) */
 static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64_t version)
 {
     struct sql_looks *looks = looks_make(locks, op);
