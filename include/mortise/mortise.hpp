@@ -223,6 +223,9 @@ using state_function = std::function<void(lease_view, mortise_lease_state)>;
 
 namespace detail {
 
+class named_lock;  /* sync.hpp */
+class held_leases; /* the same */
+
 /* A state function at a fixed address, for C. */
 struct watcher : std::enable_shared_from_this<watcher> {
     explicit watcher(state_function told) : call(std::move(told)) {}
@@ -523,6 +526,26 @@ public:
 
 private:
     friend class client;
+    friend class detail::held_leases;
+    void reserve(std::size_t count)
+    {
+        handles_.reserve(count);
+        all_.reserve(count);
+    }
+    void add(lease &&one)
+    {
+        handles_.resize(all_.size() + 1); /* what may throw comes first */
+        all_.push_back(std::move(one));
+        handles_.back() = all_.back().handle();
+    }
+    lease take(std::size_t index) noexcept
+    {
+        const auto place = static_cast<std::ptrdiff_t>(index);
+        lease one = std::move(all_[index]);
+        all_.erase(all_.begin() + place);
+        handles_.erase(handles_.begin() + place);
+        return one;
+    }
     mortise_status end(mortise_error *why) noexcept
     {
         std::vector<mortise_lease *> handles = std::move(handles_);
@@ -599,10 +622,6 @@ private:
 };
 
 /* ---- A client -------------------------------------------------------------------------------- */
-
-namespace detail {
-class named_lock; /* sync.hpp */
-}
 
 class [[nodiscard]] client {
 public:

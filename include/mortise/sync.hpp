@@ -27,7 +27,6 @@
 
 #include <mortise/mortise.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <mutex>
 #include <thread>
@@ -60,6 +59,53 @@ private:
     std::shared_ptr<home> home_;
     std::string name_;
     options how_;
+};
+
+/* The leases that an object holds, and the thread that acquired each. Those that are left are released at once. */
+class held_leases {
+public:
+    void add(lease &&one)
+    {
+        threads_.resize(all_.size() + 1); /* what may throw comes first */
+        all_.add(std::move(one));
+        threads_.back() = std::this_thread::get_id();
+    }
+    std::size_t size() const noexcept { return all_.size(); }
+    const lease_view &operator[](std::size_t index) const noexcept { return all_[index]; }
+    bool is_mine(std::size_t index) const noexcept
+    {
+        return threads_[index] == std::this_thread::get_id();
+    }
+    /* The first one of this thread; size(): there is none. */
+    std::size_t mine() const noexcept
+    {
+        std::size_t index = 0;
+        while (index < size() && !is_mine(index))
+            index++;
+        return index;
+    }
+    lease take(std::size_t index) noexcept
+    {
+        threads_.erase(threads_.begin() + static_cast<std::ptrdiff_t>(index));
+        return all_.take(index);
+    }
+    /* Takes so many, those of this thread first, and of them the oldest. There must be as many. */
+    leases take_some(std::size_t count)
+    {
+        leases taken;
+        taken.reserve(count); /* what may throw comes first */
+        for (bool own : {true, false})
+            for (std::size_t i = 0; i < size() && taken.size() < count;)
+                if (is_mine(i) == own)
+                    taken.add(take(i));
+                else
+                    i++;
+        return taken;
+    }
+
+private:
+    std::vector<std::thread::id> threads_;
+    leases all_;
 };
 
 } // namespace detail
@@ -116,49 +162,33 @@ public:
     lease_view mine() const
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        auto found = find();
-        return found == held_.end() ? lease_view() : lease_view(found->second.handle());
+        const std::size_t found = held_.mine();
+        return found == held_.size() ? lease_view() : lease_view(held_[found].handle());
     }
     const std::string &name() const noexcept { return alone_.name(); }
 
 private:
-    using entry = std::pair<std::thread::id, lease>;
-
     bool add(const detail::named_lock &how, std::int64_t wait_ms)
     {
         lease got = how.acquire(wait_ms, how.how());
         if (!got)
             return false;
         std::lock_guard<std::mutex> guard(mutex_);
-        held_.emplace_back(std::this_thread::get_id(), std::move(got));
+        held_.add(std::move(got));
         return true;
     }
     void take() noexcept
     {
         lease spent; /* released after the mutex */
         std::lock_guard<std::mutex> guard(mutex_);
-        auto found = find();
-        if (found == held_.end())
-            return;
-        spent = std::move(found->second);
-        held_.erase(found);
-    }
-    std::vector<entry>::iterator find()
-    {
-        return std::find_if(held_.begin(), held_.end(), is_mine);
-    }
-    std::vector<entry>::const_iterator find() const
-    {
-        return std::find_if(held_.begin(), held_.end(), is_mine);
-    }
-    static bool is_mine(const entry &one) noexcept
-    {
-        return one.first == std::this_thread::get_id();
+        const std::size_t found = held_.mine();
+        if (found < held_.size())
+            spent = held_.take(found);
     }
 
     detail::named_lock alone_, beside_;
     mutable std::mutex mutex_;
-    std::vector<entry> held_; /* under mutex_ */
+    detail::held_leases held_; /* under mutex_ */
 };
 
 /* A name as a std::counting_semaphore: at most `permits` permits are held at once, by all objects of the name in all
@@ -193,66 +223,48 @@ public:
     {
         return add(detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
     }
-    /* Releases `update` of the permits that this object has, those that this thread acquired first, and of them the oldest;
-     * and returns the first failure of mortise_release(); LOST: the permit was not ours until the end. Any thread may
-     * call it. INVALID: the object has fewer; nothing is released. */
+    /* Releases `update` of the permits that this object has, those that this thread acquired first, and of them the oldest,
+     * all at once; and returns the first failure, as mortise_release_many(). LOST: a permit was not ours until the end. Any
+     * thread may call it. INVALID: the object has fewer; nothing is released. */
     mortise_status release(std::ptrdiff_t update = 1)
     {
-        std::vector<lease> spent = take(update);
-        if (spent.size() != static_cast<std::size_t>(update))
-            return MORTISE_INVALID;
-        mortise_status first = MORTISE_OK;
-        for (lease &one : spent) {
-            mortise_status status = one.release().status();
-            first = first == MORTISE_OK ? status : first;
-        }
-        return first;
+        if (update == 0)
+            return MORTISE_OK;
+        return take(update).release().status(); /* INVALID if nothing was taken */
     }
     /* How many permits this object has acquired and not released, and is sure to hold at this instant. */
     std::size_t held() const
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        return static_cast<std::size_t>(std::count_if(
-            held_.begin(), held_.end(), [](const entry &one) { return one.second.held(); }));
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < held_.size(); i++)
+            count += held_[i].held();
+        return count;
     }
     const std::string &name() const noexcept { return lock_.name(); }
 
 private:
-    using entry = std::pair<std::thread::id, lease>;
-
     bool add(std::int64_t wait_ms)
     {
         lease got = lock_.acquire(wait_ms, lock_.how());
         if (!got)
             return false;
         std::lock_guard<std::mutex> guard(mutex_);
-        held_.emplace_back(std::this_thread::get_id(), std::move(got));
+        held_.add(std::move(got));
         return true;
     }
     /* A thread gets its own permits back first, so LOST is told to the thread that lost a permit. */
-    std::vector<lease> take(std::ptrdiff_t count)
+    leases take(std::ptrdiff_t count)
     {
-        std::vector<lease> spent;
         std::lock_guard<std::mutex> guard(mutex_);
         if (count < 0 || static_cast<std::size_t>(count) > held_.size())
-            return spent;
-        const auto wanted = static_cast<std::size_t>(count);
-        spent.reserve(wanted); /* what may throw comes first */
-        for (bool own : {true, false})
-            for (auto one = held_.begin(); one != held_.end() && spent.size() < wanted;) {
-                if ((one->first == std::this_thread::get_id()) != own) {
-                    ++one;
-                    continue;
-                }
-                spent.push_back(std::move(one->second));
-                one = held_.erase(one);
-            }
-        return spent;
+            return {};
+        return held_.take_some(static_cast<std::size_t>(count));
     }
 
     detail::named_lock lock_;
     mutable std::mutex mutex_;
-    std::vector<entry> held_; /* under mutex_ */
+    detail::held_leases held_; /* under mutex_ */
 };
 
 } // namespace mortise

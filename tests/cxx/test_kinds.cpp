@@ -4,7 +4,12 @@
 
 #include <mortise/sync.hpp>
 
+#include <dlfcn.h>
 #include <shared_mutex>
+
+extern "C" {
+#include "sim.h"
+}
 
 static mortise::client open_sim(const std::string &query = "ttl=30s")
 {
@@ -197,6 +202,39 @@ static void test_semaphore_of_two_threads()
     CU_ASSERT_EQUAL(slots.release(), MORTISE_LOST);
 }
 
+/* The requests that `act` sends are under way together, before one is answered. */
+template <class F> static void goes_together(std::uint64_t requests, F act)
+{
+    void *library = dlopen(TEST_SIM_DIR "/sim.so", RTLD_NOW | RTLD_LOCAL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(library);
+    auto sim = static_cast<const sim_api *>(dlsym(library, SIM_API_SYMBOL));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(sim);
+    sim_rule held{};
+    held.kinds = SIM_OP(MORTISE_OP_RELEASE);
+    held.hold_request = true;
+    int rule = sim->script(&held);
+    auto done = std::async(std::launch::async, act);
+    ASSERT_BOOL(sim->wait_hits(rule, requests, 20000)); /* the time only bounds failure */
+    sim->end(rule);
+    sim->let_go(rule);
+    done.get();
+    dlclose(library);
+}
+
+static void test_semaphore_ends_at_once()
+{
+    mortise::client mine = open_sim("ttl=60s&unreachable_timeout=60s");
+    auto slots = std::make_unique<mortise::semaphore>(mine, "many", 5);
+    for (int i = 0; i < 5; i++)
+        slots->acquire();
+    goes_together(3, [&] { CU_ASSERT_EQUAL(slots->release(3), MORTISE_OK); });
+    CU_ASSERT_EQUAL(slots->held(), 2);
+    CU_ASSERT_EQUAL(slots->release(0), MORTISE_OK);
+    CU_ASSERT_EQUAL(mine.holders("many").value().size(), 2);
+    goes_together(2, [&] { slots.reset(); });
+    CU_ASSERT_FALSE(mine.inspect("many").value().held);
+}
+
 static void test_several()
 {
     mortise::client mine = open_sim(), other = open_sim();
@@ -266,6 +304,7 @@ int main()
         {"trouble", test_trouble},
         {"a semaphore", test_semaphore},
         {"a semaphore of two threads", test_semaphore_of_two_threads},
+        {"a semaphore ends at once", test_semaphore_ends_at_once},
         {"several names", test_several},
         {"several are told", test_several_told},
         CU_TEST_INFO_NULL,
