@@ -592,7 +592,7 @@ public:
         permits_ = yes ? permits_ : 0;
         return *this;
     }
-    /* Shared, and at most this many leases hold the lock at once. */
+    /* Shared, and at most this many leases hold the lock at once; 0: any number, as in C. */
     options &permits(std::uint32_t most)
     {
         permits_ = most;

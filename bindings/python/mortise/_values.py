@@ -141,7 +141,7 @@ class Request:
         if not isinstance(permits, int) or isinstance(permits, bool):
             raise TypeError(f"permits must be an int, not {type(permits).__name__}")
         if not 0 <= permits < 2**32:
-            raise _invalid(f"permits {permits} is out of range: 1 to {2**32 - 1}, or 0 for any number")
+            raise _invalid(f"permits {permits} is out of range: 1 to {2**32 - 1}, or 0 for no semaphore")
         options = self.options = ffi.new("mortise_options *")
         options.size = ffi.sizeof("mortise_options")
         options.wait_ms = self.wait_ms
