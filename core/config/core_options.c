@@ -27,8 +27,8 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
                           .type = MORTISE_OPTION_DURATION,
                           .minimum = 10,
                           .maximum = MORTISE_TTL_MAX_MS,
-                          .help =
-                              "how often leases are renewed; without it, every third of the ttl"},
+                          .help = "how often leases are renewed, at most a third of the ttl; "
+                                  "without it, every third of it"},
     [CORE_WAIT] = {.key = "wait",
                    .type = MORTISE_OPTION_DURATION,
                    .default_text = "forever",
