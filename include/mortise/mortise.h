@@ -404,11 +404,12 @@ MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const c
  * gets that outcome, and you must release a lease as usual. OK. INVALID: unknown, or already decided. */
 MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
 
-/* For event loops. From the first call on, callbacks run in mortise_dispatch(), not on a thread of the library. Returns
- * a descriptor that polls readable when mortise_dispatch() has something to do; it may be polled edge-triggered, too, if
- * mortise_dispatch() is called at each edge. The client owns it; never read from it.
- * On failure returns -1 and sets *status (may be NULL) to CLOSED, FORKED or NOMEM. Leases are renewed even if the
- * program does not call mortise_dispatch(). */
+/* For event loops. From the first call on, callbacks begin only in mortise_dispatch(), not on a thread of the library. The call
+ * does not wait for one that runs there already: make it before the first acquire. Returns a descriptor that polls
+ * readable when mortise_dispatch() has something to do; it may be polled edge-triggered, too, if mortise_dispatch() is
+ * called at each edge. The client owns it; never read from it.
+ * On failure returns -1. Sets *status (may be NULL) to OK, CLOSED, FORKED, NOMEM or INVALID (not a client). Leases are
+ * renewed even if the program does not call mortise_dispatch(). */
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
 /* Does all work that is ready, without waiting for a server (with `sqlite` that work may wait for the disk), and runs callbacks
  * on this thread: at least those that were due at the call, unless another thread runs one. Callbacks of a client run one at
