@@ -720,7 +720,8 @@ public:
     }
 
     /* Like mortise_acquire_async(): `done` is called exactly once, unless this call fails. The callback owns the
-     * lease; if it does not move the lease away, the lease is released when the callback returns. */
+     * lease; if it does not move the lease away, the lease is released when the callback returns, which waits for the answer:
+     * in an event loop, call release_nowait(). */
     result<request> acquire_async(std::string_view name, acquired_function done,
                                   const options &how = {}) const
     {
