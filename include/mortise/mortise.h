@@ -6,7 +6,8 @@
  * A *lease* is the right to a name, from mortise_acquire() until it is released or lost. The backend gives
  * each lease a *token* and a *deadline*. The token is a number: each exclusive grant has a larger one than all grants of
  * the name before it. Pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
- * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost.
+ * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost. A *claim* is what the backend stores for
+ * a lease, or for several of one process; it ends by a release, by its ttl, or when an operator breaks it.
  *
  * Threads. You may call every function from any thread at any time, also inside callbacks, on the same
  * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
@@ -249,14 +250,13 @@ typedef struct mortise_options {
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
  * BUSY: held by another (only if the call tries once).
- * TIMEDOUT: the wait ended. Another holder has the lock ("is held by"), or nobody has said so ("timed out"): the backend had
- *    not answered yet (a short wait may end before a driver gives up a request), or not since the caller's turn in this process
- *    came: other callers came first, or it had just joined their queue.
+ * TIMEDOUT: the wait ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
+ *    for this call yet (the message says "timed out"): it is slow, or it was asked for other callers of this process first.
  * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or a request had failed, and no answer had come since, when
  *    the wait ended. No request was sent, or none had a lasting effect, and none is under way.
- * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived
- *    when the wait ended (of a try, or after a failure; else that is TIMEDOUT), or arrived after the claim had ended. Also if
- *    it is unknown whether a request was sent.
+ * INDETERMINATE: you do not hold the lock, but a request may have been executed, or may be yet. Its answer was lost; or had not
+ *    come when a try ended, or a wait in which a request had failed (else that is TIMEDOUT); or it came too late for the
+ *    lease. Also if it is unknown whether a request was sent.
  * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
  * BACKEND: the backend refused the request. CONFIG: the server, or what is stored there, does not fit the config.
  * NOTSUP, INVALID, CLOSED, FORKED.
@@ -328,9 +328,10 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
 #define MORTISE_MANY_MAX 256 /* names in one mortise_acquire_many() */
 
 /* Acquires n names (1 to MORTISE_MANY_MAX), all or none, with the same options. leases: room for n; leases[i] is that of
- * names[i]; on failure all are NULL (if n is out of range, nothing is written). wait_ms is the limit for all names together.
- * Callers that want some of the same names do not block each other for ever, because each waits for a name only while it holds
- * names that are smaller (byte by byte); so acquire names that belong together in one call, not one call after the other.
+ * names[i]; on failure all are NULL (if names is NULL or n is out of range, nothing is written). wait_ms is the limit for all
+ * names together. Callers that want some of the same names do not block each other for ever, because each waits for a name only
+ * while it holds names that are smaller (byte by byte); so acquire names that belong together in one call, not in one after
+ * the other.
  * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names: it may
  * be nearly over when the call returns OK. Look at mortise_remaining_ms().
  * on_state is called for a lease only once the call has all of them. If a lease is already SUSPECT then, on_state may be called

@@ -80,7 +80,7 @@ struct error {
     }
 
     /* BUSY (tried once): another holder has the lock. TIMEDOUT (waited): another holder has it, or the backend had not
-     * answered yet, or not since the caller's turn in this process came; the message says which. */
+     * answered for this call yet; the message says which. */
     bool contended() const noexcept
     {
         return status == MORTISE_BUSY || status == MORTISE_TIMEDOUT;
