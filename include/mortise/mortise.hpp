@@ -546,16 +546,25 @@ private:
         handles_.erase(handles_.begin() + place);
         return one;
     }
-    mortise_status end(mortise_error *why) noexcept
+    /* Releases them in their order, at most so many at the same time, and returns the first failure. */
+    mortise_status end(mortise_error *why, std::size_t at_once = SIZE_MAX) noexcept
     {
         std::vector<mortise_lease *> handles = std::move(handles_);
         std::vector<lease> spent = std::move(all_);
         handles_.clear();
         all_.clear();
-        mortise_status status = mortise_release_many(handles.data(), handles.size(), why);
-        for (lease &one : spent)
-            one.retire(status);
-        return status;
+        mortise_status first = MORTISE_OK;
+        for (std::size_t i = 0; i < spent.size();) {
+            const std::size_t count = (std::min)(at_once, spent.size() - i);
+            mortise_status status = mortise_release_many(&handles[i], count, why);
+            for (const std::size_t past = i + count; i < past; i++)
+                spent[i].retire(status);
+            if (first == MORTISE_OK && status != MORTISE_OK) {
+                first = status;
+                why = nullptr; /* it tells of the first failure */
+            }
+        }
+        return first;
     }
 
     std::vector<mortise_lease *> handles_; /* of all_, for C: nothing is allocated at the end */

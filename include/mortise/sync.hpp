@@ -61,9 +61,24 @@ private:
     options how_;
 };
 
-/* The leases that an object holds, and the thread that acquired each. Those that are left are released at once. */
+/* The leases that an object holds, all of one name, and the thread that acquired each. Those that are left are released in
+ * the end. */
 class held_leases {
 public:
+    /* With `postgres` and `mysql` all leases of a name are in one row. Of the requests that change it at the same time one
+     * succeeds, and the others try again: the work for all at once would grow with the square of their number. */
+    static constexpr std::size_t released_at_once = 8;
+
+    held_leases() = default;
+    ~held_leases() { release(all_); }
+    held_leases(const held_leases &) = delete;
+    held_leases &operator=(const held_leases &) = delete;
+
+    /* Returns the first failure. */
+    static mortise_status release(leases &some) noexcept
+    {
+        return some.end(nullptr, released_at_once);
+    }
     void add(lease &&one)
     {
         threads_.resize(all_.size() + 1); /* what may throw comes first */
@@ -224,13 +239,14 @@ public:
         return add(detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
     }
     /* Releases `update` of the permits that this object has, those that this thread acquired first, and of them the oldest,
-     * all at once; and returns the first failure, as mortise_release_many(). LOST: a permit was not ours until the end. Any
-     * thread may call it. INVALID: the object has fewer; nothing is released. */
+     * up to eight at the same time; and returns the first failure, as mortise_release_many(). LOST: a permit was not ours until
+     * the end. Any thread may call it. INVALID: the object has fewer; nothing is released. */
     mortise_status release(std::ptrdiff_t update = 1)
     {
         if (update == 0)
             return MORTISE_OK;
-        return take(update).release().status(); /* INVALID if nothing was taken */
+        leases taken = take(update);
+        return taken ? detail::held_leases::release(taken) : MORTISE_INVALID;
     }
     /* How many permits this object has acquired and not released, and is sure to hold at this instant. */
     std::size_t held() const

@@ -202,7 +202,7 @@ static void test_semaphore_of_two_threads()
     CU_ASSERT_EQUAL(slots.release(), MORTISE_LOST);
 }
 
-/* The requests that `act` sends are under way together, before one is answered. */
+/* So many of the requests that `act` sends are under way together before one is answered, and no more. */
 template <class F> static void goes_together(std::uint64_t requests, F act)
 {
     void *library = dlopen(TEST_SIM_DIR "/sim.so", RTLD_NOW | RTLD_LOCAL);
@@ -218,20 +218,27 @@ template <class F> static void goes_together(std::uint64_t requests, F act)
     sim->end(rule);
     sim->let_go(rule);
     done.get();
+    CU_ASSERT_EQUAL(sim->hits(rule), requests);
     dlclose(library);
 }
 
+/* A few at once, many by eights. */
 static void test_semaphore_ends_at_once()
 {
     mortise::client mine = open_sim("ttl=60s&unreachable_timeout=60s");
-    auto slots = std::make_unique<mortise::semaphore>(mine, "many", 5);
-    for (int i = 0; i < 5; i++)
+    auto slots = std::make_unique<mortise::semaphore>(mine, "many", 46);
+    for (int i = 0; i < 46; i++)
         slots->acquire();
     goes_together(3, [&] { CU_ASSERT_EQUAL(slots->release(3), MORTISE_OK); });
-    CU_ASSERT_EQUAL(slots->held(), 2);
+    CU_ASSERT_EQUAL(slots->held(), 43);
     CU_ASSERT_EQUAL(slots->release(0), MORTISE_OK);
-    CU_ASSERT_EQUAL(mine.holders("many").value().size(), 2);
-    goes_together(2, [&] { slots.reset(); });
+    goes_together(8, [&] { CU_ASSERT_EQUAL(slots->release(17), MORTISE_OK); });
+    auto holders = mine.holders("many").value();
+    CU_ASSERT_EQUAL_FATAL(holders.size(), 26);
+    CU_ASSERT_EQUAL(mine.break_grant("many", holders[0].token).status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(slots->release(9), MORTISE_LOST); /* the ninth was not lost */
+    CU_ASSERT_EQUAL(mine.holders("many").value().size(), 17);
+    goes_together(8, [&] { slots.reset(); });
     CU_ASSERT_FALSE(mine.inspect("many").value().held);
 }
 
