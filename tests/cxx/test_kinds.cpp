@@ -242,6 +242,18 @@ static void test_semaphore_ends_at_once()
     CU_ASSERT_FALSE(mine.inspect("many").value().held);
 }
 
+static void test_mutex_ends_at_once()
+{
+    /* with a window of 0 the second reader does not join the first one's claim */
+    mortise::client mine = open_sim("ttl=60s&unreachable_timeout=60s&handover_window=0");
+    auto table = std::make_unique<mortise::shared_mutex>(mine, "table");
+    table->lock_shared();
+    elsewhere([&] { table->lock_shared(); });
+    CU_ASSERT_EQUAL(mine.holders("table").value().size(), 2);
+    goes_together(2, [&] { table.reset(); });
+    CU_ASSERT_FALSE(mine.inspect("table").value().held);
+}
+
 static void test_several()
 {
     mortise::client mine = open_sim(), other = open_sim();
@@ -312,6 +324,7 @@ int main()
         {"a semaphore", test_semaphore},
         {"a semaphore of two threads", test_semaphore_of_two_threads},
         {"a semaphore ends at once", test_semaphore_ends_at_once},
+        {"a mutex ends at once", test_mutex_ends_at_once},
         {"several names", test_several},
         {"several are told", test_several_told},
         CU_TEST_INFO_NULL,
