@@ -26,7 +26,7 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
     [CORE_RENEW_EVERY] = {.key = "renew_every",
                           .type = MORTISE_OPTION_DURATION,
                           .minimum = 10,
-                          .maximum = MORTISE_TTL_MAX_MS,
+                          .maximum = MORTISE_TTL_MAX_MS / 3,
                           .help = "how often leases are renewed, at most a third of the ttl; "
                                   "without it, every third of it"},
     [CORE_WAIT] = {.key = "wait",
