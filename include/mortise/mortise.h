@@ -7,7 +7,8 @@
  * each lease a *token* and a *deadline*. The token is a number: each exclusive grant has a larger one than all grants of
  * the name before it. Pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
  * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost. A *claim* is what the backend stores for
- * a lease, or for several of one process; it ends by a release, by its ttl, or when an operator breaks it.
+ * a lease, or for several of one process; it ends by a release, by its ttl (`zookeeper`: with its session), or when an operator
+ * breaks it.
  *
  * Threads. You may call every function from any thread at any time, also inside callbacks, on the same
  * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
