@@ -33,8 +33,8 @@ class Busy(NotAcquired):
 
 
 class TimedOut(NotAcquired, TimeoutError):
-    """The timeout ended. Another holder has the lock, or the backend had not answered yet, or not since callers of the same
-    process had come first; the message says which."""
+    """The timeout ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
+    for this call yet (the message says "timed out"): it is slow, or it was asked for other callers of this process first."""
 
     status = "TIMEDOUT"
 
