@@ -212,6 +212,8 @@ struct dead_release {
 static void told(struct release_wait *wait)
 {
     struct dead_release *release = (struct dead_release *)(void *)wait;
+    if (wait->taken) /* a former try may have released it: either way, nothing of it is there */
+        wait->status = MORTISE_NOTOWNER;
     release->notice.status = wait->status;
     if (wait->status != MORTISE_OK) {
         release->error = release->detail;

@@ -172,7 +172,7 @@ MORTISE_API bool mortise_has_remains(mortise_client *client, const char *name);
 /* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until
  * the ttl is over, counted from this call. Never call it for a process that may be alive.
  * slot: a copy, in the state ASKED or HELD; `sequence` and `ends_ns` are not looked at.
- * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it had nothing of it, or why the release is not
+ * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it has nothing of it, or why the release is not
  * certain (UNREACHABLE, …; then the library goes on). It is called once, on the notifier thread or in
  * mortise_dispatch(), with the first answer, or when the ttl is over.
  * OK: the callback will be called. BUSY: many thousand releases are under way; try again later. INVALID: a field of the slot is out of range. NOMEM, CLOSED, FORKED. */

@@ -50,6 +50,34 @@ static void test_release_of_a_dead_holder(void)
     finish();
 }
 
+static bool seize_before_the_repeat(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_RELEASE && (op->flags & MORTISE_OP_REPEAT) != 0 &&
+        sim->claims() == 0)
+        sim->seize("a", MORTISE_NEVER);
+    return false;
+}
+
+/* The release is executed and its reply lost, and a waiter has the lock when it is repeated: nothing of the dead process is left, so
+ * this is no failure. */
+static void test_release_executed_then_taken(void)
+{
+    mortise_lease *lease;
+    mortise_witness_slot dead = die_holding(&lease);
+    SCRIPT(.kinds = OP(RELEASE), .times = 1, .fate = SIM_LOSE_REPLY,
+           .status = MORTISE_INDETERMINATE);
+    tap(&second);
+    tap_answer = seize_before_the_repeat;
+    bury(&dead, &got);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_NOTOWNER);
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    sim->give_back("a");
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&second);
+    finish();
+}
+
 /* ASKED: the request arrives after the first release. The releases go on until the ttl is over. */
 static void test_release_of_a_dead_caller(void)
 {
@@ -162,6 +190,8 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"a dead holder", test_release_of_a_dead_holder},
+        {"a dead holder, and another has the lock when its release is repeated",
+         test_release_executed_then_taken},
         {"a dead caller", test_release_of_a_dead_caller},
         {"the backend is away", test_release_without_a_backend},
         {"a hostile slot", test_a_hostile_slot},
