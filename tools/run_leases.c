@@ -53,11 +53,18 @@ struct parting {
     size_t unanswered;
 };
 
-/* A lost lease comes before another failure: the work was not alone then. */
+/* The work was not alone; then: it may not have been. A failure of another kind says nothing of that. */
+static int gravity(mortise_status status)
+{
+    return status == MORTISE_OK              ? 0
+           : status == MORTISE_LOST          ? 3
+           : status == MORTISE_INDETERMINATE ? 2
+                                             : 1;
+}
+
 static void take_outcome(struct parting *parting, mortise_status status, const mortise_error *error)
 {
-    if (status == MORTISE_OK || parting->worst == MORTISE_LOST ||
-        (parting->worst != MORTISE_OK && status != MORTISE_LOST))
+    if (gravity(status) <= gravity(parting->worst))
         return;
     parting->worst = status;
     if (parting->error != NULL)

@@ -134,6 +134,27 @@ has_line "said" "$DIR/err" \
     "^mortise: it is unknown whether \"${N}e\", \"${N}f\", \"${N}g\" was held to the end, and whether it is released; its ttl ends it at the latest: ."
 servers thaw redis "$DIR/server"
 
+# The first reply to a release of "taken" is lost, but not its second, nor the first one to that of "refused": the seed does that.
+what "a release is refused, and then that of another name finds another holder after a lost reply: that is what is said"
+printf '%s\n' '[mortise]' 'driver = chaos' '[chaos]' 'below = redis' 'only = release' 'seed = 22' 'lose_replies = 500' \
+    '[redis]' "servers = 127.0.0.1:$port" >"$DIR/lossy.conf"
+chmod 600 "$DIR/lossy.conf"
+export MORTISE_CONFIG="redis://127.0.0.1:$port"
+rm -f "$DIR/ready"
+"$BIN" -C "$DIR/lossy.conf" run --ttl 10m refused taken -- bash -c "echo >$DIR/ready; read -r _ <$DIR/go; exit 3" 2>"$DIR/err" &
+WRAPPER=$!
+until_true filled "$DIR/ready" || wrong "the command did not start: $(cat "$DIR/err")"
+redis-cli -p "$port" del mortise:refused >/dev/null
+same "the one is no lock any more" 1 "$(redis-cli -p "$port" hset mortise:refused foreign 1)"
+same "the other one is lost" 1 "$(redis-cli -p "$port" del mortise:taken)"
+hold taken
+echo >"$DIR/go"
+same_code "the command's code" 3 $WRAPPER
+same "one line" 1 "$(wc -l <"$DIR/err")"
+has_line "said" "$DIR/err" \
+    '^mortise: it is unknown whether "refused", "taken" was held to the end, and whether it is released; .*: release "taken": a reply was lost, and '
+let_go "$HOLDER"
+
 # What the run asks for first is granted at once, and the answer comes a minute late; its releases are lost. Its second request, the
 # try after the wait, is nine seconds late. The seed does that for this name only (docs/plugins.md).
 printf '%s\n' '[mortise]' 'driver = chaos:lost' 'unreachable_timeout = 20s' 'close_timeout = 300ms' \
