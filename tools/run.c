@@ -98,9 +98,10 @@ static void release(struct run *run)
             run_say("%s: the lock was lost before the command ended", run->shown);
         run->lost = true;
     } else if (status == MORTISE_INDETERMINATE && !run->lost) {
-        run_say("it is unknown whether %s was held to the end, and whether it is released; its ttl "
-                "ends it at the latest: %s",
-                run->shown, error.message);
+        run_say(
+            "%s: it is unknown whether the lock was held to the end, and whether it is released; "
+            "its ttl ends it at the latest: %s",
+            run->shown, error.message);
     } else if (status != MORTISE_OK && !run->lost) {
         /* the release goes on while the client is closed, and may have been executed */
         run_say("%s could not be released: it stays locked, at the latest until its ttl ends: %s",

@@ -60,7 +60,7 @@ static void explain_release(const struct called *called, mortise_status status, 
                "release %s: the lease was lost before: another holder may have overlapped", name);
     else if (taken) /* the failure of a former try says nothing any more */
         failed(error, status,
-               "release %s: a reply was lost, and the next try found the lease lost, or another "
+               "release %s: a reply was lost, and a later try found the lease lost, or another "
                "holder, which may have overlapped",
                name);
     else if (detail->status == status)

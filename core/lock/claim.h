@@ -72,7 +72,7 @@ struct release_wait {
     struct sleeper sleeper;
     mortise_status status; /* for the caller; while it waits: what it gets if it stops waiting now */
     mortise_error *error;  /* filled with detail, if there is any; may be NULL */
-    bool taken; /* INDETERMINATE, and over: a reply was lost, and the next try found that another has the lock */
+    bool taken; /* INDETERMINATE: a reply was lost, and a later try found that another has the lock */
     /* async release: called in place of waking the sleeper; client lock held. It waits no longer than until_ns */
     void (*told)(struct release_wait *wait);
     int64_t until_ns;

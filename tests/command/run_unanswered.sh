@@ -131,7 +131,7 @@ same_code "the command's code" 3 $WRAPPER
 soon "$begin" 25000 "no name waits for another"
 same "one line" 1 "$(wc -l <"$DIR/err")"
 has_line "said" "$DIR/err" \
-    "^mortise: it is unknown whether \"${N}e\", \"${N}f\", \"${N}g\" was held to the end, and whether it is released; its ttl ends it at the latest: ."
+    "^mortise: \"${N}e\", \"${N}f\", \"${N}g\": it is unknown whether the lock was held to the end, and whether it is released; its ttl ends it at the latest: ."
 servers thaw redis "$DIR/server"
 
 # The first reply to a release of "taken" is lost, but not its second, nor the first one to that of "refused": the seed does that.
@@ -152,7 +152,7 @@ echo >"$DIR/go"
 same_code "the command's code" 3 $WRAPPER
 same "one line" 1 "$(wc -l <"$DIR/err")"
 has_line "said" "$DIR/err" \
-    '^mortise: it is unknown whether "refused", "taken" was held to the end, and whether it is released; .*: release "taken": a reply was lost, and '
+    '^mortise: "refused", "taken": it is unknown whether the lock was held to the end, .*: release "taken": a reply was lost, and '
 let_go "$HOLDER"
 
 # What the run asks for first is granted at once, and the answer comes a minute late; its releases are lost. Its second request, the

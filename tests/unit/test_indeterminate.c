@@ -390,7 +390,7 @@ static void expect_taken(mortise_lease *lease)
     CU_ASSERT_EQUAL(mortise_release(lease, &error), MORTISE_INDETERMINATE);
     CU_ASSERT_EQUAL(error.status, MORTISE_INDETERMINATE);
     CU_ASSERT_STRING_EQUAL(
-        error.message, "release \"a\": a reply was lost, and the next try found the lease lost, "
+        error.message, "release \"a\": a reply was lost, and a later try found the lease lost, "
                        "or another holder, which may have overlapped");
 }
 
