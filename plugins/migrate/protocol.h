@@ -183,9 +183,10 @@
  *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
  *             claim existed on both; LOST if it did not on either, because another holder may have overlapped then; a
  *             failure of either one is the answer, INDETERMINATE before all others, and what the core repeats before what is
- *             final; `sure` if both are. A repeat releases what is left; if a side had lost the claim, and no release of ours
- *             explains that, or if another has it there, it says NOTOWNER: after a lost reply the core takes LOST for OK. By
- *             token (break): on both, OK if it existed on either.
+ *             final; `sure` if both are. One side has answered, but is not sure, and the other one refuses for good: the
+ *             refusal is final, and what may still come on the one side is left to its ttl. A repeat releases what is left;
+ *             if a side had lost the claim, and no release of ours explains that, or if another has it there, it says
+ *             NOTOWNER: after a lost reply the core takes LOST for OK. By token (break): on both, OK if it existed on either.
  *             Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE.
  *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
  *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
