@@ -38,11 +38,11 @@ static int lose_reply(bool from)
                                             .hold_reply = true});
 }
 
-static int refuse_with(bool from, unsigned times, mortise_status status)
+static int refuse_with(bool from, mortise_status status)
 {
     return server(from)->script(&(sim_rule){.kinds = OP(RELEASE),
                                             .name = "n",
-                                            .times = times,
+                                            .times = 1,
                                             .fate = SIM_REFUSE,
                                             .status = status,
                                             .hold_reply = true});
@@ -50,7 +50,7 @@ static int refuse_with(bool from, unsigned times, mortise_status status)
 
 static int refuse(bool from)
 {
-    return refuse_with(from, 1, MORTISE_UNREACHABLE);
+    return refuse_with(from, MORTISE_UNREACHABLE);
 }
 
 static void on_released(mortise_status status, const mortise_error *error, void *user_data)
@@ -184,7 +184,7 @@ static int away_once, refused, refused_again;
 static void refuse_both(bool from)
 {
     away_once = refuse(from);
-    refused = refuse_with(!from, 1, MORTISE_BACKEND);
+    refused = refuse_with(!from, MORTISE_BACKEND);
     refused_again = server(!from)->script(&(sim_rule){
         .kinds = OP(RELEASE), .name = "n", .fate = SIM_REFUSE, .status = MORTISE_BACKEND});
 }
