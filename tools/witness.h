@@ -28,9 +28,9 @@
  *   no socket, and all claims ended*   | -             GONE                       -
  *   the witness ends                   | GONE          GONE                       GONE
  *
- *   *: what was HELD counts for an hour longer than its slot says: zookeeper keeps it for the session. What is ASKED and has no end
- *   counts for ever, as the process may live, wait for years, and get the lock. So a program that calls exec while it waits for a
- *   lock leaves a peer until it ends.
+ *   *: what was HELD counts for an hour longer than its slot says: zookeeper keeps it for the session. What is ASKED and has no end,
+ *   or is half written, counts for ever, as the process may live, wait for years, and get the lock. So a program that calls exec
+ *   while it waits for a lock, or while another thread writes a slot, leaves a peer until it ends.
  *
  * The holes. The process dies before HELLO is read: HELLO has waited in the socket, pidfd and area with it, and the pidfd is
  * readable at once. It dies while its backend is being opened: it waits as DEAD. The witness dies: its peers connect to
