@@ -334,28 +334,33 @@ static bool count(const mortise_info *info, void *argument)
 }
 
 /* Its place is gone: nothing is left behind. */
-static void wait_and_give_up(struct scene *scene)
+static void give_up(mortise_client *client, struct pending *pending)
 {
-    struct pending writer = PENDING_INIT;
-    mortise_client *client = open_at(&server, NULL, NULL, scene->way->settings);
-    pending_start(&writer, client, scene->name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    scene_wait(scene, 1);
-    EXPECT(OK, mortise_cancel(client, writer.request));
-    EXPECT(CANCELED, pending_join(&writer));
+    EXPECT(OK, mortise_cancel(client, pending->request));
+    EXPECT(CANCELED, pending_join(pending));
     EXPECT(OK, mortise_close(client, &detail));
 }
 
 /* What is beside one lock becomes another type: its lease is not renewed, and those that are renewed with it are. It is listed, and so
- * are the others. Who waits for it may give up. */
+ * are the others. Who waits for it may give up. Its release says that it is lost. */
 static void side_of_another_type(const struct way *way)
 {
     enum { OTHERS = 4 };
     struct told told = TOLD_INIT;
     struct scene scene;
     mortise_lease *others[OTHERS];
+    struct pending waiting[2] = {PENDING_INIT, PENDING_INIT};
+    mortise_client *waiters[2];
     int listed = 0;
     scene_begin(&scene, way, "typed", "renew_every = 100ms\n");
     mortise_lease *typed = scene_share(&scene, 0, 0);
+    for (int i = 0; i < 2 && way->queued; i++) {
+        waiters[i] = open_at(&server, NULL, NULL, way->settings);
+        pending_start(&waiting[i], waiters[i], scene.name,
+                      MORTISE_OPTIONS(.mode = i == 0 ? MORTISE_EXCLUSIVE : MORTISE_SHARED,
+                                      .wait_ms = -1, .ttl_ms = LONG_MS));
+        scene_wait(&scene, i + 1);
+    }
     for (int i = 0; i < OTHERS; i++) {
         char name[96];
         snprintf(name, sizeof name, "%s %d", scene.name, i);
@@ -370,15 +375,17 @@ static void side_of_another_type(const struct way *way)
     CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + OTHERS));
     EXPECT(OK, mortise_list(scene.client[1], scene.name, count, &listed, &detail));
     CHECK(listed == OTHERS + 1);
-    if (way->queued)
-        wait_and_give_up(&scene);
+    for (int i = 1; i >= 0 && way->queued; i--)
+        give_up(waiters[i], &waiting[i]);
+    CHECK(queue_length(&server, scene.name) == 0);
+    EXPECT(BACKEND, mortise_break(scene.client[1], scene.name, mortise_token(typed), &detail));
+    EXPECT(LOST, mortise_release(typed, &detail));
     CHECK(test_count_get(&told.suspect) == 0 && test_count_get(&told.lost) == 0);
     for (int i = 0; i < OTHERS; i++)
         give(others[i]);
     freeReplyObject(ask(&server,
                         "DEL {mortise:%s}:mortise:holders {mortise:%s}:mortise:shares mortise:%s",
                         scene.name, scene.name, scene.name));
-    mortise_release(typed, NULL);
     scene_end(&scene);
 }
 

@@ -9,11 +9,17 @@
 -- include hand
 local now, hash, grant = now_text(), ARGV[3] == 'hash', ARGV[1]
 local share = shared(KEYS[1], KEYS[3], hash, now)
-local state, handed = share.open(), false
+local token, handed = string.match(grant, '^token:(%d+)$'), false
+local done, state = pcall(share.open)
+-- Another program has made a key beside the lock: nobody shares it any more, but whoever waited for it has a place to leave.
+if not done and not token and is_foreign(state) then
+    state = 'broken'
+elseif not done then
+    error(state, 0)
+end
 if share.refused then
     return share.refused
 end
-local token = string.match(grant, '^token:(%d+)$')
 if token then
     grant = nil
     for _, each in ipairs(share.count and share.all() or {}) do

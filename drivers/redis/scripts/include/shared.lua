@@ -19,6 +19,10 @@ local function is_forbidden(refused)
     local words = words_of(refused)
     return string.find(words, 'The user executing the script', 1, true) or string.find(words, 'ACL failure in script', 1, true)
 end
+-- A key is of another type: another program has made it.
+local function is_foreign(refused)
+    return string.find(words_of(refused), 'WRONGTYPE', 1, true)
+end
 -- now: µs, as text of 16 digits. hash: the lock is one.
 local function shared(lock, queue, hash, now)
     local s, now_ms = {}, math.floor(now / 1000)
@@ -219,7 +223,7 @@ local function shared(lock, queue, hash, now)
                 s.admit(tokens)
             end
         end)
-        if not done and not is_forbidden(refused) and not string.find(words_of(refused), 'WRONGTYPE') then
+        if not done and not is_forbidden(refused) and not is_foreign(refused) then
             error(refused, 0)
         end
     end
