@@ -178,8 +178,8 @@ local function shared(lock, queue, hash, now)
     end
     -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
     -- another is told to ask again (token 0), and is refused then: it must not hold up the others. Nor must an exclusive one whose
-    -- client is gone. One that cannot be added, or has no token left, is told, too, and is the last. A place of a grant that holds is taken out: its acquire was executed twice. True: it was `self`'s turn,
-    -- whose place is taken out.
+    -- client is gone. One that cannot be added, or has no token left, is told, too, and is the last. A place of a grant that holds is
+    -- taken out: its acquire was executed twice. True: it was `self`'s turn, whose place is taken out.
     function s.admit(tokens, self)
         local place, given = next_place('lindex', queue, '0'), nil
         while place do
