@@ -224,6 +224,8 @@ static bool take(struct list *list, const redisReply *key, const redisReply *rep
     memcpy(info.name, key->str, key->len);
     info.name[key->len] = '\0';
     bool shared = driver_shares(list->driver) && shared_is_marker(reply->element[0]);
+    if (shared)
+        info.mode = MORTISE_SHARED; /* also if it is not told by whom */
     return keep(list, key, &info, shared);
 }
 

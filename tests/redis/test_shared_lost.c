@@ -329,7 +329,7 @@ static void clock_jumps(const struct way *way)
 static bool count(const mortise_info *info, void *argument)
 {
     int *number = argument;
-    *number += info->held;
+    *number += info->held && info->mode == MORTISE_SHARED;
     return true;
 }
 
