@@ -457,9 +457,9 @@ static void test_side_of_another_type(void)
     CHECK(wait_nodes_with(&nodes, "typed", FIVE) && wait_nodes_with(&nodes, "beside", FIVE));
     for (int i = 0; i < 3; i++)
         CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:typed}:mortise:shares x"));
+    CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
     EXPECT(OK, mortise_list(client, "", find_beside, &listed, &detail));
     CHECK(listed);
-    CHECK(wait_state(typed, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
     CHECK(wait_renewals(client, stats_of(client).renewals + 3));
     CHECK(wait_state(typed, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     CHECK(test_count_get(&told.suspect) == 0 && test_count_get(&told.lost) == 0);
