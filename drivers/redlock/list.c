@@ -14,6 +14,7 @@ struct found {
     bool named[NODES_MAX]; /* by these nodes: SCAN may name a key twice */
     struct tally tally;
     struct holders holders;
+    unsigned unread; /* nodes that say that it is shared, but not by whom */
     mortise_info info;
     size_t name_len;
     char name[];
@@ -52,8 +53,15 @@ static void emit(struct list *list, struct found *found)
     struct driver *driver = list->driver;
     const struct seen *best = tally_best(&found->tally);
     unsigned unknown = driver->count - list->complete;
-    if (best != NULL && best->shared && holders_settle(&found->holders, driver, unknown) > 0)
+    bool shared = best != NULL && best->shared;
+    if (shared && holders_settle(&found->holders, driver, unknown + found->unread) > 0)
         found->info = found->holders.all[0].info;
+    else if (shared && found->unread >= driver->quorum)
+        found->info = (mortise_info){.size = sizeof(found->info),
+                                     .held = true,
+                                     .mode = MORTISE_SHARED,
+                                     .holders = 1, /* at least */
+                                     .remaining_ms = best->remaining_ms};
     else if (best == NULL || best->shared || !tally_is_held(driver, best, unknown))
         return;
     if (!driver->fencing)
@@ -113,16 +121,24 @@ static struct found *find(struct list *list, const redisReply *key)
     return NULL;
 }
 
+/* A marker without its holders: a key beside it is of another type. */
+static bool is_unread(const redisReply *holder)
+{
+    return holder->elements == 4 && holder->element[3]->type == REDIS_REPLY_NIL;
+}
+
 /* {key, holder}. False: out of memory. */
 static bool take_lock(struct scan *scan, const redisReply *lock)
 {
-    const redisReply *key = lock->element[0];
+    const redisReply *key = lock->element[0], *holder = lock->element[1];
     if (key_is_side(key->str, key->len))
         return true;
     struct found *found = find(scan->list, key);
     if (found != NULL && !found->named[scan->node->index]) {
-        if (tally_add(&found->tally, lock->element[1], &found->info))
-            holders_add(&found->holders, lock->element[1]);
+        if (tally_add(&found->tally, holder, &found->info)) {
+            holders_add(&found->holders, holder);
+            found->unread += is_unread(holder);
+        }
         found->named[scan->node->index] = true;
     }
     return found != NULL && !found->holders.failed;

@@ -278,6 +278,12 @@ static bool count_listed(const mortise_info *info, void *argument)
     return true;
 }
 
+static bool keep_listed(const mortise_info *info, void *listed)
+{
+    *(mortise_info *)listed = *info;
+    return true;
+}
+
 /* Characters with a meaning in a pattern are taken literally; a script that the nodes have forgotten is sent again. */
 static void test_list(void)
 {
@@ -299,6 +305,31 @@ static void test_list(void)
     CHECK(all.count == COUNT);
     for (int i = 0; i < COUNT; i++)
         give(leases[i]);
+    close_client(client);
+}
+
+/* Who has a shared lock is not told by nodes on which a key beside it is of another type: the others tell, if there are any. */
+static void test_list_unread(void)
+{
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, "unread",
+                               MORTISE_OPTIONS(.mode = MORTISE_SHARED, .wait_ms = TEST_PATIENCE_MS,
+                                               .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    CHECK(wait_nodes_with(&nodes, "unread", ALL));
+    for (int i = 0; i < nodes.count; i++) {
+        mortise_info listed = {.size = 0};
+        CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:unread}:mortise:shares x"));
+        EXPECT(OK, mortise_list(client, "unread", keep_listed, &listed, &detail));
+        CHECK(listed.held && listed.mode == MORTISE_SHARED && listed.holders == 1);
+        CHECK(listed.remaining_ms > 0 && listed.remaining_ms <= LONG_MS);
+        CHECK(listed.token == (i < nodes.count - 1 ? mortise_token(lease) : 0)); /* one tells */
+    }
+    for (int i = 0; i < nodes.count; i++)
+        freeReplyObject(ask(&nodes.node[i], "DEL mortise:unread {mortise:unread}:mortise:holders "
+                                            "{mortise:unread}:mortise:shares"));
+    mortise_release(lease, NULL);
     close_client(client);
 }
 
@@ -352,6 +383,7 @@ static const CU_TestInfo tests[] = {
     {"all connections are cut", test_all_cut},
     {"a release reaches nodes that were away", test_release_remembered},
     {"a list", test_list},
+    {"a list, and shares are of another type", test_list_unread},
     CU_TEST_INFO_NULL,
 };
 

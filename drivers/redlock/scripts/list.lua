@@ -1,6 +1,6 @@
--- A page of the locks whose names begin with a prefix, and their holders. One beside which a key is of another type is left out: the
--- others are to be told.
--- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, holder as in look}, ...}
+-- A page of the locks whose names begin with a prefix, and their holders. Of one beside which a key is of another type it is told
+-- that it is shared, and not by whom: the others are to be told.
+-- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, holder as in look}, ...}; not told by whom: {remaining ms, marker, "0", nil}
 -- include look
 local pattern = string.gsub(ARGV[2], '[%*%?%[%]%^\\]', '\\%0') .. '*'
 local page = redis.call('scan', ARGV[1], 'match', pattern, 'count', '500')
@@ -40,10 +40,13 @@ end
 local out = {page[1]}
 for _, key in ipairs(page[2]) do
     local done, held = pcall(look, key, beside(key, 'holders'), beside(key, 'shares'))
-    if done and held then
-        out[#out + 1] = {key, held}
-    elseif not done and not string.find(type(held) == 'table' and held.err or held, 'WRONGTYPE') then
+    if not done and not string.find(type(held) == 'table' and held.err or held, 'WRONGTYPE', 1, true) then
         return type(held) == 'table' and held or redis.error_reply(held)
+    elseif not done then
+        held = {redis.call('pttl', key), string.rep('0', 32) .. ' ', '0', false}
+    end
+    if held then
+        out[#out + 1] = {key, held}
     end
 end
 return out
