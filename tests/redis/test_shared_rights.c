@@ -377,65 +377,6 @@ static void test_poorer_releases_to_readers(void)
     }
 }
 
-static bool is_late(void *proxy)
-{
-    return test_proxy_count(proxy, "down_taken") > test_proxy_count(proxy, "down");
-}
-
-struct heard {
-    struct test_proxy *proxy;
-    int64_t before;
-};
-
-static bool has_heard(void *argument)
-{
-    struct heard *heard = argument;
-    return test_proxy_count(heard->proxy, "down") > heard->before;
-}
-
-static void hold_answers(struct test_proxy *proxy, const char *delay)
-{
-    CHECK(test_proxy_say(proxy, "delay %s down", delay));
-}
-
-/* The message that its place is gone overtakes the answer that it was made, which is on another connection. */
-static void test_poorer_releases_at_once(void)
-{
-    for (size_t i = 0; i < WAYS; i += 2) {
-        struct scene scene;
-        struct test_proxy proxy;
-        struct pending reader = PENDING_INIT;
-        const mortise_options *options = SHARED(.wait_ms = -1, .ttl_ms = LONG_MS);
-        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
-        scene_begin(&scene, &scene_ways[i], "told early", NULL);
-        CU_ASSERT_FATAL(start_proxy(&server, &proxy));
-        mortise_client *poor = open_poor(&scene_ways[i]);
-        mortise_client *client = open_by(&server, &proxy, NULL, scene_ways[i].settings);
-        mortise_lease *lease = take(scene.client[0], scene.name);
-        pending_start(&reader, client, scene.name, options);
-        scene_wait(&scene, 1);
-        give(lease);
-        scene_join(&reader); /* it listens to its inbox from here on */
-        lease = take(poor, scene.name);
-        hold_answers(&proxy, "1000000");
-        reader = PENDING_INIT;
-        pending_start(&reader, client, scene.name, options);
-        scene_wait(&scene, 1);
-        CHECK(test_poll(is_late, &proxy, TEST_PATIENCE_MS));
-        hold_answers(&proxy, "0");
-        struct heard heard = {&proxy, test_proxy_count(&proxy, "down")};
-        give(lease);
-        CHECK(test_poll(has_heard, &heard, TEST_PATIENCE_MS));
-        CHECK(test_proxy_say(&proxy, "pass"));
-        scene_join(&reader); /* long before it would ask by itself */
-        close_client(client);
-        test_proxy_end(&proxy);
-        close_client(poor);
-        scene_end(&scene);
-        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
-    }
-}
-
 /* It waits behind a shared holder, and gives up: the reader behind it, which it may not let in, asks itself. Nor does it harm those
  * who share when it asks to share itself. */
 static void lets_in_without(const struct way *way, const char *rights)
@@ -484,7 +425,6 @@ static const CU_TestInfo tests[] = {
     {"a writer without the rights to share gives up", test_poorer_gives_up},
     {"a writer without the rights to share releases", test_poorer_releases},
     {"a writer without the rights to share releases to readers", test_poorer_releases_to_readers},
-    {"a writer without the rights to share releases at once", test_poorer_releases_at_once},
     {"a writer without the rights to share lets readers in", test_poorer_lets_in},
     CU_TEST_INFO_NULL,
 };
