@@ -55,6 +55,8 @@
  *     then an acquire only tries.
  *   The message comes before the answer that there is a place, over another connection: the seat is made before the request
  *     is sent. If it says that the place is gone, the op asks again as soon as that answer is there.
+ *   It says that the place is gone, soon after another that said so: the op asks again after about `retry`. It may be one of several
+ *     that no one of them may let in. Each takes out the next one's place when it asks, and would go round without end.
  *   The message comes after a refresh was answered "yours", or twice: there is no seat any more, so nothing happens.
  *   The message comes while a refresh is under way. If the refresh was executed before the grant, the stamp is that of the
  *     refresh, and no more will come of it. If it was not executed yet, the driver waits for it, and it says "yours"; if it
@@ -186,6 +188,14 @@ static int64_t refresh_ms(struct driver *driver, const mortise_op *op, bool barr
     return polls ? smaller(ms, retry_ms(driver)) : ms;
 }
 
+/* Its place is gone. At once, but not twice in a row: else several whose user may not let them in make each other ask, without end. */
+static int64_t again_ns(struct driver *driver, const struct seat *seat)
+{
+    const mortise_op *op = seat->op;
+    int64_t ms = seat->gone_twice ? refresh_ms(driver, op, true, op->ttl_ms) : 0;
+    return now_of(driver) + ms * NS_PER_MS;
+}
+
 bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
 {
     struct driver *driver = request->driver;
@@ -204,8 +214,9 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
     if (!wished && !driver->inbox_ready)
         pubsub_want_inbox(driver);
-    bool gone = placed && seat->gone_ns == sent_ns; /* told() came before this answer */
-    if (!gone && (wished || !driver->inbox_ready))  /* else the inbox has come in between */
+    if (placed && seat->gone_ns == sent_ns) /* told() came before this answer */
+        due_ns = again_ns(driver, seat);
+    else if (wished || !driver->inbox_ready) /* else the inbox has come in between */
         due_ns = now + refresh_ms(driver, op, wished && !placed, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);
     driver->host->waiting(driver->host, op);
@@ -310,6 +321,11 @@ static bool is_told_here(const struct driver *driver, int64_t stamp_ns)
            strcmp(from->endpoint.text, at->endpoint.text) == 0;
 }
 
+static int64_t brief_ns(const struct driver *driver, const mortise_op *op)
+{
+    return smaller(driver->retry_ms, op->ttl_ms / 3) * NS_PER_MS;
+}
+
 static void told(struct driver *driver, const char *text, size_t length)
 {
     mortise_grant_id grant;
@@ -325,9 +341,10 @@ static void told(struct driver *driver, const char *text, size_t length)
     mortise_op *op = seat->op;
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
     if (token == 0) {
+        seat->gone_twice = seat->gone_ns != 0 && stamp_ns - seat->gone_ns < brief_ns(driver, op);
         seat->gone_ns = stamp_ns;
         if (request == NULL) /* else the answer says it, or queue_keep() does */
-            seat_set_due(driver, seat, now_of(driver));
+            seat_set_due(driver, seat, again_ns(driver, seat));
         queue_turn(driver);
         return;
     }

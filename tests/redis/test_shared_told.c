@@ -76,8 +76,67 @@ static void test_told_early(void)
     }
 }
 
+/* How often the server has executed it. */
+static int64_t calls_of(const char *command)
+{
+    char words[40];
+    snprintf(words, sizeof words, "cmdstat_%s:calls=", command);
+    redisReply *reply = ask(&server, "INFO commandstats");
+    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
+    int64_t count = at ? strtoll(at + strlen(words), NULL, 10) : 0;
+    freeReplyObject(reply);
+    return count;
+}
+
+/* They queue behind a writer, and may not share: who asks takes out the place of the next one, and tells it. They do not make each
+ * other ask without a pause. All of them share as soon as they may. */
+static void go_round(const struct way *way)
+{
+    enum { READERS = 3 };
+    struct scene scene;
+    struct pending writer = PENDING_INIT, readers[READERS];
+    mortise_client *poor[READERS], *gone;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
+    scene_begin(&scene, way, "told in turn", "renew_every = 100ms\n");
+    mortise_lease *lease = scene_share(&scene, 0, 0);
+    gone = open_poor(way, "");
+    pending_start(&writer, gone, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    scene_wait(&scene, 1);
+    for (int i = 0; i < READERS; i++) {
+        poor[i] = open_poor(way, "retry = 1s\n");
+        readers[i] = PENDING_INIT;
+        pending_start(&readers[i], poor[i], scene.name, SHARED(.wait_ms = -1, .ttl_ms = LONG_MS));
+        scene_wait(&scene, i + 2);
+    }
+    int64_t told = calls_of("publish"), began_ms = test_now_ms();
+    EXPECT(OK, mortise_cancel(gone, writer.request));
+    EXPECT(CANCELED, pending_join(&writer));
+    CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + 5));
+    told = calls_of("publish") - told;
+    CHECK(told > 0 && told <= 20 + (test_now_ms() - began_ms) / 20);
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor +zadd"));
+    for (int i = 0; i < READERS; i++)
+        EXPECT(OK, pending_join(&readers[i]));
+    CHECK(scene_holders(&scene) == READERS + 1);
+    for (int i = 0; i < READERS; i++) {
+        give(readers[i].lease);
+        close_client(poor[i]);
+    }
+    give(lease);
+    close_client(gone);
+    scene_end(&scene);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
+static void test_told_in_turn(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2)
+        go_round(&scene_ways[i]);
+}
+
 static const CU_TestInfo tests[] = {
     {"a reader is told before the answer, and asks at once", test_told_early},
+    {"readers tell each other, and pause", test_told_in_turn},
     CU_TEST_INFO_NULL,
 };
 
