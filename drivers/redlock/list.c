@@ -56,7 +56,7 @@ static void emit(struct list *list, struct found *found)
     bool shared = best != NULL && best->shared;
     if (shared && holders_settle(&found->holders, driver, unknown + found->unread) > 0)
         found->info = found->holders.all[0].info;
-    else if (shared && found->unread >= driver->quorum)
+    else if (shared && found->unread > 0 && found->unread + unknown >= driver->quorum)
         found->info = (mortise_info){.size = sizeof(found->info),
                                      .held = true,
                                      .mode = MORTISE_SHARED,

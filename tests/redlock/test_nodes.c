@@ -326,6 +326,15 @@ static void test_list_unread(void)
         CHECK(listed.remaining_ms > 0 && listed.remaining_ms <= LONG_MS);
         CHECK(listed.token == (i < nodes.count - 1 ? mortise_token(lease) : 0)); /* one tells */
     }
+    mortise_client *three = nodes_open(&nodes, 7, NULL, AT_ONCE);
+    mortise_info listed = {.size = 0};
+    CHECK(wait_works(three));
+    for (int i = 1; i < 3; i++)
+        CHECK(ask_number(&nodes.node[i], "DEL mortise:unread") == 1);
+    /* one of them has it, and two do not answer */
+    EXPECT(OK, mortise_list(three, "unread", keep_listed, &listed, &detail));
+    CHECK(listed.held && listed.mode == MORTISE_SHARED && listed.token == 0);
+    close_client(three);
     for (int i = 0; i < nodes.count; i++)
         freeReplyObject(ask(&nodes.node[i], "DEL mortise:unread {mortise:unread}:mortise:holders "
                                             "{mortise:unread}:mortise:shares"));
