@@ -185,7 +185,7 @@ static bool has_moved(struct driver *driver)
 }
 
 /* Clients of this process that have the same database open share its index, also with one that opens it now. One that has the
- * database that was in its place before has not noticed yet, or has left the log and the index of that. */
+ * database that was in its place before has not noticed yet: then it leaves the log and the index of that. */
 static bool close_moved(struct driver *driver, struct driver *other, const struct file *now)
 {
     if (now[FILE_DATABASE].inode == 0)
@@ -197,7 +197,6 @@ static bool close_moved(struct driver *driver, struct driver *other, const struc
         return true;
     if (other->db != NULL && has_moved(other)) /* now: it may have opened what is there since */
         leave_files(other, FILE_DATABASE);
-    replaced_take(driver, other);
     return true;
 }
 
@@ -272,14 +271,15 @@ static bool is_index_of_other(const struct driver *driver)
  * has it open for the old one, and empties it. */
 static mortise_status clear_place(struct driver *driver, bool all, mortise_error *error)
 {
+    replaced_take(driver);
     enum readiness ready = replaced_clear(driver, driver->locks.host->now(driver->locks.host));
     driver->open_later = ready == DATABASE_BUSY;
     if (ready != DATABASE_READY) {
         *error = driver->trouble;
         return error->status;
     }
-    if (!is_index_of_other(driver))
-        return MORTISE_OK;
+    if (!is_index_of_other(driver)) /* who has closed it just now has noted before what it leaves */
+        return replaced_take(driver) ? moved_meanwhile(driver, error) : MORTISE_OK;
     driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
                        "%s was replaced, and another user of the database in this process still "

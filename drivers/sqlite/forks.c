@@ -16,6 +16,9 @@
 #include <utlist.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Of what each has left (replaced.c), and of the list, which is changed under both. Whoever has it waits for nothing else; it is free
+ * when the process is forked, because it is taken only in a call or with the lock of the list. */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct driver *drivers; /* open in this process, or in the one that it was forked from */
 static unsigned generation;    /* of forks; a process id may be the same in another namespace */
@@ -60,6 +63,20 @@ static void forget_locks(struct driver *driver)
     file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
 }
 
+static void enlist(struct driver *driver)
+{
+    pthread_mutex_lock(&left_lock);
+    DL_APPEND2(drivers, driver, previous_open, next_open);
+    pthread_mutex_unlock(&left_lock);
+}
+
+static void delist(struct driver *driver)
+{
+    pthread_mutex_lock(&left_lock);
+    DL_DELETE2(drivers, driver, previous_open, next_open);
+    pthread_mutex_unlock(&left_lock);
+}
+
 void forks_open_begin(struct driver *opening)
 {
     struct driver *driver, *next;
@@ -70,11 +87,11 @@ void forks_open_begin(struct driver *opening)
         if (driver->generation == generation && driver->pid == getpid())
             continue;
         forget_locks(driver);
-        DL_DELETE2(drivers, driver, previous_open, next_open);
+        delist(driver);
     }
     opening->generation = generation;
     opening->pid = getpid();
-    DL_APPEND2(drivers, opening, previous_open, next_open);
+    enlist(opening);
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_lock(&opening->lock);
 }
@@ -83,8 +100,13 @@ void forks_end(struct driver *driver)
 {
     pthread_mutex_unlock(&driver->lock);
     pthread_mutex_lock(&list_lock);
-    DL_DELETE2(drivers, driver, previous_open, next_open);
+    delist(driver);
     pthread_mutex_unlock(&list_lock);
+}
+
+static bool is_another(const struct driver *driver, const struct driver *other)
+{
+    return other != driver && other->generation == generation && other->pid == getpid();
 }
 
 /* fork() takes the lock of the list first, and then those of the drivers: so whoever has one of these waits for no other. */
@@ -99,7 +121,7 @@ bool forks_others(struct driver *driver,
         return false;
     DL_FOREACH2(drivers, other, next_open)
     {
-        if (other == driver || other->generation != generation || other->pid != getpid())
+        if (!is_another(driver, other))
             continue;
         if (pthread_mutex_trylock(&other->lock) != 0) {
             all = false;
@@ -110,6 +132,30 @@ bool forks_others(struct driver *driver,
     }
     pthread_mutex_unlock(&list_lock);
     return all;
+}
+
+void forks_lock_left(void)
+{
+    pthread_mutex_lock(&left_lock);
+}
+
+void forks_unlock_left(void)
+{
+    pthread_mutex_unlock(&left_lock);
+}
+
+bool forks_left(struct driver *driver,
+                bool (*visit)(struct driver *driver, struct driver *other, const struct file *now),
+                const struct file *now)
+{
+    struct driver *other;
+    bool any = false;
+    forks_lock_left();
+    DL_FOREACH2(drivers, other, next_open)
+    if (is_another(driver, other))
+        any = visit(driver, other, now) || any;
+    forks_unlock_left();
+    return any;
 }
 
 void forks_enter(struct driver *driver)

@@ -25,14 +25,18 @@ void replaced_note(struct driver *driver, const struct file *now)
     if (driver->files[FILE_DATABASE].inode == 0 ||
         (now[FILE_DATABASE].inode != 0 && !files_is_other(driver->files, now, FILE_DATABASE)))
         return;
+    forks_lock_left();
     memcpy(driver->left, driver->files, sizeof(driver->left));
     driver->left_until_ns = 0;
+    forks_unlock_left();
 }
 
 void replaced_forget(struct driver *driver)
 {
+    forks_lock_left();
     memset(driver->left, 0, sizeof(driver->left));
     driver->left_until_ns = 0;
+    forks_unlock_left();
 }
 
 static bool is_left(const struct driver *driver, const struct file *now, int which)
@@ -41,34 +45,49 @@ static bool is_left(const struct driver *driver, const struct file *now, int whi
            !files_is_other(driver->left, now, which);
 }
 
+static bool is_any_left(const struct driver *driver, const struct file *now)
+{
+    return driver->left[FILE_DATABASE].inode != 0 &&
+           !is_left(driver, now, FILE_DATABASE) && /* it is back */
+           (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
+}
+
 static bool is_anything_left(const struct driver *driver)
 {
     struct file now[FILES];
     if (driver->left[FILE_DATABASE].inode == 0)
         return false;
     files_read(driver, now);
-    return !is_left(driver, now, FILE_DATABASE) && /* it is back */
-           (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
+    return is_any_left(driver, now);
 }
 
-static bool is_same_left(const struct driver *driver, const struct driver *other)
+/* All that the other one has left, and is still there. */
+static bool knows(const struct driver *driver, const struct driver *other, const struct file *now)
 {
-    for (int i = 0; i < FILES; i++)
-        if (files_is_other(driver->left, other->left, i))
+    for (int i = FILE_LOG; i <= FILE_INDEX; i++)
+        if (is_left(other, now, i) && !is_left(driver, now, i))
             return false;
     return true;
 }
 
 /* The time, too: a client that is opened may have less of it, and the next one must not begin anew. */
-void replaced_take(struct driver *driver, struct driver *other)
+static bool take(struct driver *driver, struct driver *other, const struct file *now)
 {
     mortise_host *host = driver->locks.host;
-    if (!is_anything_left(other) || is_same_left(driver, other))
-        return;
+    if (!is_any_left(other, now) || knows(driver, other, now))
+        return false;
     if (other->left_until_ns == 0)
         other->left_until_ns = host->now(host) + TRY_NS;
     memcpy(driver->left, other->left, sizeof(driver->left));
     driver->left_until_ns = other->left_until_ns;
+    return true;
+}
+
+bool replaced_take(struct driver *driver)
+{
+    struct file now[FILES];
+    files_read(driver, now);
+    return now[FILE_DATABASE].inode != 0 && forks_left(driver, take, now);
 }
 
 /* First the log: an index that no process has open any more is made anew by the next one. If this process is killed in between, and
@@ -131,6 +150,19 @@ static void tell_if_mixed(const struct driver *driver)
                                 driver->path);
 }
 
+/* Returns until when it is tried. */
+static int64_t begin_to_try(struct driver *driver, int64_t now_ns)
+{
+    forks_lock_left();
+    int64_t until_ns = driver->left_until_ns;
+    if (until_ns == 0)
+        driver->left_until_ns = until_ns = now_ns + TRY_NS;
+    else if (now_ns >= until_ns)
+        driver->left_until_ns = GIVEN_UP;
+    forks_unlock_left();
+    return until_ns;
+}
+
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
 {
     if (is_anything_left(driver)) {
@@ -139,13 +171,11 @@ enum readiness replaced_clear(struct driver *driver, int64_t now_ns)
             return DATABASE_READY;
         if (!fault_is_busy(rc))
             return DATABASE_CLOSED;
-        if (driver->left_until_ns == 0)
-            driver->left_until_ns = now_ns + TRY_NS;
-        if (now_ns < driver->left_until_ns)
+        int64_t until_ns = begin_to_try(driver, now_ns);
+        if (now_ns < until_ns)
             return DATABASE_BUSY;
-        if (driver->left_until_ns != GIVEN_UP)
+        if (until_ns != GIVEN_UP)
             tell_if_mixed(driver);
-        driver->left_until_ns = GIVEN_UP;
     }
     return DATABASE_READY;
 }

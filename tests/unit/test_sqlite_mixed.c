@@ -129,6 +129,7 @@ static void test_index_alone(void)
 }
 
 static const struct program *ends_soon; /* as soon as somebody waits for a moment */
+static void (*then)(void);
 
 /* In place of the C library's. */
 __attribute__((visibility("default"))) int(clock_nanosleep)(clockid_t clock, int flags,
@@ -137,8 +138,11 @@ __attribute__((visibility("default"))) int(clock_nanosleep)(clockid_t clock, int
 {
     const struct program *program = ends_soon;
     ends_soon = NULL;
-    if (program != NULL)
+    if (program != NULL) {
         program_end(program);
+        if (then != NULL)
+            then();
+    }
     return syscall(SYS_clock_nanosleep, clock, flags, time, left) == 0 ? 0 : errno;
 }
 
@@ -161,6 +165,79 @@ static void test_closed_at_the_same_time(void)
     CU_ASSERT_PTR_NULL(strstr(client.last_log, "may be damaged"));
     CU_ASSERT_EQUAL(inode_of("-wal"), 0);
     CU_ASSERT_EQUAL(inode_of("-shm"), 0);
+}
+
+static struct client meanwhile;
+static mortise_status met;
+
+static void open_meanwhile(void)
+{
+    met = OPEN(&meanwhile, "path", path, "busy_timeout", "0");
+}
+
+/* The one that is closed has left the old file, and not removed what is beside the new one, because something else keeps that locked. One
+ * that is opened then, as by another thread, knows of it, and removes it if that is possible now. */
+static void test_opened_while_another_is_closed(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("closing");
+    make_backup(backup, 10);
+    struct program program = program_start(NULL);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    program_opens(&program);
+    ends_soon = &program;
+    then = open_meanwhile;
+    client_close(&client);
+    then = NULL;
+    CU_ASSERT_PTR_NULL(ends_soon);
+    CU_ASSERT_EQUAL_FATAL(met, MORTISE_OK);
+    has_backup(&meanwhile, 10);
+    CU_ASSERT_PTR_NULL(strstr(client.last_log, "may be damaged"));
+    CU_ASSERT_PTR_NULL(strstr(meanwhile.last_log, "may be damaged"));
+    client_close(&meanwhile);
+}
+
+static struct client *leaves; /* as soon as the descriptors of the process are listed */
+static const struct program *locks_it;
+
+/* In place of the C library's: the client finds the backup in the place of its file, and another program that keeps that locked. */
+__attribute__((visibility("default"))) DIR *opendir(const char *name)
+{
+    DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+    struct client *client = leaves;
+    char backup[PATHS_MAX];
+    if (client != NULL && strcmp(name, "/proc/thread-self/fd") == 0) {
+        leaves = NULL;
+        CU_ASSERT_EQUAL(rename(joined(backup, path, "-backup"), path), 0);
+        program_opens(locks_it);
+        clock_shift_ns += 1001 * MS;
+        CU_ASSERT_EQUAL(renew(client, &locks[0]), MORTISE_UNREACHABLE);
+        program_end(locks_it);
+    }
+    return real(name);
+}
+
+/* It has seen that nobody in the process had left anything, and that nobody has the old file open any more: in between, one has left it. */
+static void test_left_while_another_is_opened(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("left-opening");
+    make_backup(backup, 10);
+    struct program program = program_start(NULL);
+    OPEN_OK(&client, "path", path, "busy_timeout", "0");
+    acquire_many(&client, "a", 10);
+    locks_it = &program;
+    leaves = &client;
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_PTR_NULL(leaves);
+    has_backup(&late, 10);
+    CU_ASSERT_PTR_NULL(strstr(late.last_log, "may be damaged"));
+    client_close(&late);
+    client_close(&client);
 }
 
 static void pass_time(void)
@@ -301,6 +378,8 @@ int main(void)
         {"opened by another program before, and closed", test_opened_before_and_closed},
         {"the index alone is left", test_index_alone},
         {"closed at the same time", test_closed_at_the_same_time},
+        {"opened while another one is closed", test_opened_while_another_is_closed},
+        {"left while another one is opened", test_left_while_another_is_opened},
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
         {"left twice", test_left_twice},
