@@ -133,13 +133,38 @@ int database_step(struct driver *driver, sqlite3_stmt *statement)
     return sqlite3_step(statement);
 }
 
+static bool has_moved(struct driver *driver)
+{
+    int moved = 0;
+    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
+}
+
+static mortise_status moved_meanwhile(struct driver *driver, mortise_error *error)
+{
+    driver->open_later = true;
+    return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
+                       driver->path);
+}
+
+/* SQLite has opened the file, but not yet looked for a log: all that was found out about the place holds only for the file that was
+ * there before. */
+static bool is_as_before(struct driver *driver, const struct file *before)
+{
+    struct file now[FILES];
+    files_read(driver, now);
+    return !files_is_other(before, now, FILE_DATABASE) && !has_moved(driver);
+}
+
 /* The layout is in order then, or *rebooted: the rows are of another boot. */
-static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool *rebooted,
-                                mortise_error *error)
+static mortise_status open_once(struct driver *driver, int64_t patience_ms,
+                                const struct file *before, bool *rebooted, mortise_error *error)
 {
     mortise_status status = connection_open(driver, error);
     if (status != MORTISE_OK)
         return status;
+    if (!is_as_before(driver, before))
+        return moved_meanwhile(driver, error);
     driver->step_until_ns =
         driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS + STEP_MAX_NS;
     sqlite3_busy_timeout(driver->db, (int)patience_ms);
@@ -177,13 +202,6 @@ static bool leave_index(struct driver *driver)
     return true;
 }
 
-static bool has_moved(struct driver *driver)
-{
-    int moved = 0;
-    return sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-           moved;
-}
-
 /* Clients of this process that have the same database open share its index, also with one that opens it now. One that has the
  * database that was in its place before has not noticed yet: then it leaves the log and the index of that. */
 static bool close_moved(struct driver *driver, struct driver *other, const struct file *now)
@@ -213,13 +231,6 @@ static bool forget_left(struct driver *driver, struct driver *other, const struc
 static void copy_nothing(struct driver *driver)
 {
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-}
-
-static mortise_status moved_meanwhile(struct driver *driver, mortise_error *error)
-{
-    driver->open_later = true;
-    return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
-                       driver->path);
 }
 
 /* If the database was replaced since its place was looked at, the log and the index are still those of the old one. */
@@ -299,7 +310,7 @@ static mortise_status open_settled(struct driver *driver, int64_t patience_ms, i
         return status;
     do {
         rebooted = false;
-        status = open_once(driver, patience_ms, &rebooted, error);
+        status = open_once(driver, patience_ms, now, &rebooted, error);
         if (status == MORTISE_OK && rebooted) {
             database_close(driver);
             status = layout_free_rows(driver, until_ns, error);

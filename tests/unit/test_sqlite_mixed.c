@@ -200,24 +200,36 @@ static void test_opened_while_another_is_closed(void)
     client_close(&meanwhile);
 }
 
-static struct client *leaves; /* as soon as the descriptors of the process are listed */
-static const struct program *locks_it;
+static void (*on_scan)(void); /* as soon as the descriptors of the process are listed */
 
-/* In place of the C library's: the client finds the backup in the place of its file, and another program that keeps that locked. */
+/* In place of the C library's. */
 __attribute__((visibility("default"))) DIR *opendir(const char *name)
 {
     DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
-    struct client *client = leaves;
-    char backup[PATHS_MAX];
-    if (client != NULL && strcmp(name, "/proc/thread-self/fd") == 0) {
-        leaves = NULL;
-        CU_ASSERT_EQUAL(rename(joined(backup, path, "-backup"), path), 0);
-        program_opens(locks_it);
-        clock_shift_ns += 1001 * MS;
-        CU_ASSERT_EQUAL(renew(client, &locks[0]), MORTISE_UNREACHABLE);
-        program_end(locks_it);
+    void (*happens)(void) = on_scan;
+    if (happens != NULL && strcmp(name, "/proc/thread-self/fd") == 0) {
+        on_scan = NULL;
+        happens();
     }
     return real(name);
+}
+
+static void replace(void)
+{
+    char backup[PATHS_MAX];
+    CU_ASSERT_EQUAL(rename(joined(backup, path, "-backup"), path), 0);
+}
+
+static struct client *leaves;          /* its file, which is replaced… */
+static const struct program *locks_it; /* …by one that another program keeps locked */
+
+static void replace_and_leave(void)
+{
+    replace();
+    program_opens(locks_it);
+    clock_shift_ns += 1001 * MS;
+    CU_ASSERT_EQUAL(renew(leaves, &locks[0]), MORTISE_UNREACHABLE);
+    program_end(locks_it);
 }
 
 /* It has seen that nobody in the process had left anything, and that nobody has the old file open any more: in between, one has left it. */
@@ -232,9 +244,29 @@ static void test_left_while_another_is_opened(void)
     acquire_many(&client, "a", 10);
     locks_it = &program;
     leaves = &client;
+    on_scan = replace_and_leave;
     OPEN_OK(&late, "path", path);
-    CU_ASSERT_PTR_NULL(leaves);
+    CU_ASSERT_PTR_NULL(on_scan);
     has_backup(&late, 10);
+    CU_ASSERT_PTR_NULL(strstr(late.last_log, "may be damaged"));
+    client_close(&late);
+    client_close(&client);
+}
+
+/* The client that has the old file open has not noticed, and nothing was wrong when the other one looked. */
+static void test_replaced_while_another_is_opened(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("replaced-opening");
+    make_backup(backup, 10);
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    on_scan = replace;
+    OPEN_OK(&late, "path", path);
+    CU_ASSERT_PTR_NULL(on_scan);
+    has_backup(&late, 10);
+    has_backup(&client, 10);
     CU_ASSERT_PTR_NULL(strstr(late.last_log, "may be damaged"));
     client_close(&late);
     client_close(&client);
@@ -380,6 +412,7 @@ int main(void)
         {"closed at the same time", test_closed_at_the_same_time},
         {"opened while another one is closed", test_opened_while_another_is_closed},
         {"left while another one is opened", test_left_while_another_is_opened},
+        {"replaced while another one is opened", test_replaced_while_another_is_opened},
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
         {"left twice", test_left_twice},
