@@ -233,29 +233,30 @@ static void copy_nothing(struct driver *driver)
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
-/* If the database was replaced since its place was looked at, the log and the index are still those of the old one. */
-static mortise_status note_moved(struct driver *driver, const struct file *before,
-                                 mortise_error *error)
+static void set_files(struct driver *driver, const struct file *files)
 {
-    bool replaced = driver->files[FILE_DATABASE].inode != 0;
-    driver->files[FILE_DATABASE] = before[FILE_DATABASE];
-    if (!replaced)
-        return MORTISE_OK; /* as if it is deleted later */
-    return moved_meanwhile(driver, error);
+    forks_lock_left();
+    memcpy(driver->files, files, sizeof(driver->files));
+    forks_unlock_left();
 }
 
+/* If the database was replaced since its place was looked at, the log and the index are still those of the old one. If it was deleted,
+ * that is as if it is deleted later. */
 static mortise_status note_files(struct driver *driver, const struct file *before, bool all,
                                  mortise_error *error)
 {
     char path[PATH_MAX + 8];
     struct file now[FILES];
     files_read(driver, now);
+    bool moved = has_moved(driver), replaced = moved && now[FILE_DATABASE].inode != 0;
     if (files_index_is_open(now)) {
-        memcpy(driver->files, now, sizeof(now));
-        return has_moved(driver) ? note_moved(driver, before, error) : MORTISE_OK;
+        if (moved)
+            now[FILE_DATABASE] = before[FILE_DATABASE];
+        set_files(driver, now);
+        return replaced ? moved_meanwhile(driver, error) : MORTISE_OK;
     }
     copy_nothing(driver);
-    if (now[FILE_DATABASE].inode != 0 && has_moved(driver))
+    if (replaced)
         return moved_meanwhile(driver, error); /* the log and the index are those of the new one */
     driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
@@ -289,9 +290,10 @@ static mortise_status clear_place(struct driver *driver, bool all, mortise_error
         *error = driver->trouble;
         return error->status;
     }
-    if (!is_index_of_other(driver)) /* who has closed it just now has noted before what it leaves */
+    bool in_use = replaced_is_in_use(driver);
+    if (!in_use && !is_index_of_other(driver)) /* if it was closed just now, it is noted as left */
         return replaced_take(driver) ? moved_meanwhile(driver, error) : MORTISE_OK;
-    driver->open_later = !all;
+    driver->open_later = in_use || !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
                        "%s was replaced, and another user of the database in this process still "
                        "has the old one open",
@@ -353,12 +355,14 @@ void database_close(struct driver *driver)
          files_is_other(driver->files, now, FILE_INDEX)))
         copy_nothing(driver);
     replaced_note(driver, now);
-    memset(driver->files, 0, sizeof(driver->files));
     for (int i = 0; i < TEXT_COUNT; i++)
         sqlite3_finalize(driver->statements[i]);
     memset(driver->statements, 0, sizeof(driver->statements));
     sqlite3_close(driver->db);
     driver->db = NULL;
+    files_read(driver, now);
+    replaced_note(driver, now); /* it may have been replaced meanwhile */
+    set_files(driver, (const struct file[FILES]){{.inode = 0}});
 }
 
 /* ---- the file is replaced or changed underneath -------------------------------------------------- */
@@ -395,7 +399,9 @@ static void tell_of_log(struct driver *driver)
     if (!files_is_other(driver->files, now, FILE_LOG) ||
         files_is_other(driver->files, now, FILE_DATABASE))
         return;
-    driver->files[FILE_LOG] = now[FILE_LOG];
+    now[FILE_DATABASE] = driver->files[FILE_DATABASE];
+    now[FILE_INDEX] = driver->files[FILE_INDEX];
+    set_files(driver, now);
     driver->locks.host->log(driver->locks.host, 4,
                             "%s-wal was moved or deleted while in use; end all programs that use "
                             "the database, and start them again",

@@ -175,6 +175,9 @@ void replaced_note(struct driver *driver, const struct file *now);
 /* Before a database is opened that path_find has found: what another client of this process has left, too, even one that is in a
  * call. True: this one did not know of it. */
 bool replaced_take(struct driver *driver);
+/* Whether another client of this process has the old one open, with what is in its place. Before the last replaced_take(): each client has
+ * what it closes in `left` before it is not in `files` any more. */
+bool replaced_is_in_use(struct driver *driver);
 /* Unless it is READY, see driver->trouble. */
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
 void replaced_forget(struct driver *driver); /* it is open: what is beside it belongs to it */
@@ -268,10 +271,10 @@ bool forks_others(struct driver *driver,
                                 const struct file *now),
                   const struct file *now);
 
-/* Within a call: the lock under which `left` and `left_until_ns` are written, also the driver's own. */
+/* Within a call: the lock under which `files`, `left` and `left_until_ns` are written, also the driver's own. */
 void forks_lock_left(void);
 void forks_unlock_left(void);
-/* All other drivers of this process, also those that are in a call: under that lock, and `visit` may look at these two fields only. True:
+/* All other drivers of this process, also those that are in a call: under that lock, and `visit` may look at these fields only. True:
  * one of the visits was. */
 bool forks_left(struct driver *driver,
                 bool (*visit)(struct driver *driver, struct driver *other, const struct file *now),

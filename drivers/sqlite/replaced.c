@@ -39,17 +39,21 @@ void replaced_forget(struct driver *driver)
     forks_unlock_left();
 }
 
-static bool is_left(const struct driver *driver, const struct file *now, int which)
+static bool is_there(const struct file *files, const struct file *now, int which)
 {
-    return driver->left[which].inode != 0 && now[which].inode != 0 &&
-           !files_is_other(driver->left, now, which);
+    return files[which].inode != 0 && now[which].inode != 0 && !files_is_other(files, now, which);
 }
 
-static bool is_any_left(const struct driver *driver, const struct file *now)
+static bool is_left(const struct driver *driver, const struct file *now, int which)
 {
-    return driver->left[FILE_DATABASE].inode != 0 &&
-           !is_left(driver, now, FILE_DATABASE) && /* it is back */
-           (is_left(driver, now, FILE_LOG) || is_left(driver, now, FILE_INDEX));
+    return is_there(driver->left, now, which);
+}
+
+/* What a database has that is not in its place (any more, or again). */
+static bool are_there(const struct file *files, const struct file *now)
+{
+    return files[FILE_DATABASE].inode != 0 && !is_there(files, now, FILE_DATABASE) &&
+           (is_there(files, now, FILE_LOG) || is_there(files, now, FILE_INDEX));
 }
 
 static bool is_anything_left(const struct driver *driver)
@@ -58,7 +62,7 @@ static bool is_anything_left(const struct driver *driver)
     if (driver->left[FILE_DATABASE].inode == 0)
         return false;
     files_read(driver, now);
-    return is_any_left(driver, now);
+    return are_there(driver->left, now);
 }
 
 /* All that the other one has left, and is still there. */
@@ -74,7 +78,7 @@ static bool knows(const struct driver *driver, const struct driver *other, const
 static bool take(struct driver *driver, struct driver *other, const struct file *now)
 {
     mortise_host *host = driver->locks.host;
-    if (!is_any_left(other, now) || knows(driver, other, now))
+    if (!are_there(other->left, now) || knows(driver, other, now))
         return false;
     if (other->left_until_ns == 0)
         other->left_until_ns = host->now(host) + TRY_NS;
@@ -88,6 +92,19 @@ bool replaced_take(struct driver *driver)
     struct file now[FILES];
     files_read(driver, now);
     return now[FILE_DATABASE].inode != 0 && forks_left(driver, take, now);
+}
+
+static bool has_old(struct driver *driver, struct driver *other, const struct file *now)
+{
+    (void)driver;
+    return are_there(other->files, now);
+}
+
+bool replaced_is_in_use(struct driver *driver)
+{
+    struct file now[FILES];
+    files_read(driver, now);
+    return now[FILE_DATABASE].inode != 0 && forks_left(driver, has_old, now);
 }
 
 /* First the log: an index that no process has open any more is made anew by the next one. If this process is killed in between, and

@@ -172,6 +172,7 @@ static mortise_status met;
 
 static void open_meanwhile(void)
 {
+    on_now = NULL;
     met = OPEN(&meanwhile, "path", path, "busy_timeout", "0");
 }
 
@@ -268,6 +269,33 @@ static void test_replaced_while_another_is_opened(void)
     has_backup(&late, 10);
     has_backup(&client, 10);
     CU_ASSERT_PTR_NULL(strstr(late.last_log, "may be damaged"));
+    client_close(&late);
+    client_close(&client);
+}
+
+/* The one that is in a call has the old file open, and something else of the process has the new one open for a moment: so it cannot be
+ * seen from the descriptors that the index in the place is the old one. */
+static void test_both_are_open(void)
+{
+    struct client client, late;
+    char backup[PATHS_MAX];
+    path = database("both");
+    make_backup(backup, 10);
+    clock_stop(); /* it does not look at the database now */
+    OPEN_OK(&client, "path", path);
+    acquire_many(&client, "a", 10);
+    CU_ASSERT_EQUAL(rename(backup, path), 0);
+    ino_t log = inode_of("-wal");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    on_now = open_meanwhile;
+    CU_ASSERT_EQUAL(renew(&client, &locks[0]), MORTISE_OK);
+    clock_go_on();
+    close(fd);
+    CU_ASSERT_EQUAL_FATAL(met, MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(meanwhile.error.message, "still has the old one open"));
+    CU_ASSERT_TRUE(log != 0 && inode_of("-wal") == log);
+    OPEN_OK(&late, "path", path);
+    has_backup(&late, 10);
     client_close(&late);
     client_close(&client);
 }
@@ -413,6 +441,7 @@ int main(void)
         {"opened while another one is closed", test_opened_while_another_is_closed},
         {"left while another one is opened", test_left_while_another_is_opened},
         {"replaced while another one is opened", test_replaced_while_another_is_opened},
+        {"both the old and the new one are open", test_both_are_open},
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
         {"left twice", test_left_twice},
