@@ -300,6 +300,39 @@ static void test_both_are_open(void)
     client_close(&client);
 }
 
+static bool
+    once_logged; /* the database is replaced as soon as somebody looks and SQLite has made the log */
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int statx(int fd, const char *restrict file, int flags,
+                                                 unsigned mask, struct statx *restrict about)
+{
+    if (once_logged && inode_of("-wal") != 0) {
+        once_logged = false;
+        replace();
+    }
+    return (int)syscall(SYS_statx, fd, file, flags, mask, about);
+}
+
+/* It has made the log of the file that was replaced then, has no time to open the other one, and nobody else knows of that log. */
+static void test_cannot_be_opened(void)
+{
+    struct client client;
+    char backup[PATHS_MAX];
+    path = database("unopened");
+    make_backup(backup, 10);
+    once_logged = true;
+    CU_ASSERT_EQUAL(OPEN(&client, "path", path, "busy_timeout", "0"), MORTISE_UNREACHABLE);
+    CU_ASSERT_FALSE(once_logged);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.error.message, "was moved or deleted while in use"));
+    CU_ASSERT_EQUAL(inode_of("-wal"), 0);
+    CU_ASSERT_EQUAL(inode_of("-shm"), 0);
+    OPEN_OK(&client, "path", path);
+    has_backup(&client, 10);
+    CU_ASSERT_PTR_NULL(strstr(client.last_log, "may be damaged"));
+    client_close(&client);
+}
+
 static void pass_time(void)
 {
     clock_shift_ns += 10 * MS;
@@ -418,6 +451,8 @@ static void test_left_by_an_idle_client(void)
     program_opens(&program);
     clock_stop();
     CU_ASSERT_EQUAL(OPEN(&late, "path", path, "busy_timeout", "0"), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NULL(
+        strstr(late.last_log, "may be damaged")); /* idle knows what is left, and tries on */
     clock_go_on();
     clock_shift_ns += 1001 * MS;
     OPEN_OK(&late, "path", path, "busy_timeout", "0");
@@ -442,6 +477,7 @@ int main(void)
         {"left while another one is opened", test_left_while_another_is_opened},
         {"replaced while another one is opened", test_replaced_while_another_is_opened},
         {"both the old and the new one are open", test_both_are_open},
+        {"it cannot be opened", test_cannot_be_opened},
         {"the other one is stopped and killed", test_stopped_and_killed},
         {"replaced once more", test_replaced_once_more},
         {"left twice", test_left_twice},
