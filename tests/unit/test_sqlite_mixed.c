@@ -25,7 +25,7 @@ static void program_main(void *argument)
     CU_ASSERT_TRUE(hear(program->go));
     int fd = program->does == NULL ? lock_file(path) : -1;
     if (program->does != NULL)
-        outside(path, program->does, &db);
+        CU_ASSERT_EQUAL(outside(path, program->does, &db), 0);
     say(program->ready);
     CU_ASSERT_TRUE(hear(program->go));
     if (program->does != NULL)
