@@ -272,7 +272,7 @@ bool forks_others(struct driver *driver,
                                 const struct file *now),
                   const struct file *now);
 
-/* Within a call: the lock under which `files`, `left` and `left_until_ns` are written, also the driver's own. */
+/* Within a call: the lock under which `path`, `files`, `left` and `left_until_ns` are written, also the driver's own. */
 void forks_lock_left(void);
 void forks_unlock_left(void);
 /* All other drivers of this process, also those that are in a call: under that lock, and `visit` may look at these fields only. True:

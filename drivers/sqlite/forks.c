@@ -16,7 +16,7 @@
 #include <utlist.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Of what each has open or has left (replaced.c), and of the list, which is changed under both. Whoever has it waits for nothing
+/* Of what each has open or has left (replaced.c), and where, and of the list, which is changed under both. Whoever has it waits for nothing
  * else; it is free when the process is forked, because it is taken only in a call or with the lock of the list. */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

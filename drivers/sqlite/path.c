@@ -86,12 +86,20 @@ static mortise_status check_default_folder(const char *folder, mortise_error *er
         folder, (long)geteuid(), (long)about.st_uid, (unsigned)about.st_mode & 07777u);
 }
 
+/* Other clients of the process compare it with theirs (replaced.c). */
+static void set_path(struct driver *driver, const char *path)
+{
+    forks_lock_left();
+    snprintf(driver->path, sizeof(driver->path), "%s", path);
+    forks_unlock_left();
+}
+
 /* An absolute path, with symbolic links resolved: what is beside the file (log, inboxes) must be the same for all
  * processes. *folder is the folder. */
 static mortise_status resolve(struct driver *driver, const char *path, char *folder,
                               mortise_error *error)
 {
-    char file[PATH_MAX];
+    char file[PATH_MAX], whole[PATH_MAX];
     if (realpath(path, file) == NULL) {
         if (errno != ENOENT)
             return wrong(error, errno, "cannot use", path);
@@ -101,11 +109,12 @@ static mortise_status resolve(struct driver *driver, const char *path, char *fol
         snprintf(file, sizeof(file), "%.*s", slash == path ? 1 : (int)(slash - path), path);
         if (realpath(file, folder) == NULL)
             return wrong(error, errno, "cannot use the directory", file);
-        return fits(snprintf(driver->path, sizeof(driver->path), "%s%s",
-                             strcmp(folder, "/") == 0 ? "" : folder, slash),
-                    sizeof(driver->path), error);
+        int length =
+            snprintf(whole, sizeof(whole), "%s%s", strcmp(folder, "/") == 0 ? "" : folder, slash);
+        set_path(driver, whole);
+        return fits(length, sizeof(whole), error);
     }
-    snprintf(driver->path, sizeof(driver->path), "%s", file);
+    set_path(driver, file);
     char *slash = strrchr(file, '/');
     snprintf(folder, PATH_MAX, "%.*s", slash == file ? 1 : (int)(slash - file), file);
     return MORTISE_OK;

@@ -65,6 +65,12 @@ static bool is_anything_left(const struct driver *driver)
     return are_there(driver->left, now);
 }
 
+/* What is left at another path is another matter, and may be gone: then its numbers are given to other files. */
+static bool is_beside(const struct driver *driver, const struct driver *other)
+{
+    return strcmp(other->path, driver->path) == 0;
+}
+
 /* All that the other one has left, and is still there. */
 static bool knows(const struct driver *driver, const struct driver *other, const struct file *now)
 {
@@ -78,7 +84,7 @@ static bool knows(const struct driver *driver, const struct driver *other, const
 static bool take(struct driver *driver, struct driver *other, const struct file *now)
 {
     mortise_host *host = driver->locks.host;
-    if (!are_there(other->left, now) || knows(driver, other, now))
+    if (!is_beside(driver, other) || !are_there(other->left, now) || knows(driver, other, now))
         return false;
     if (other->left_until_ns == 0)
         other->left_until_ns = host->now(host) + TRY_NS;
@@ -96,8 +102,7 @@ bool replaced_take(struct driver *driver)
 
 static bool has_old(struct driver *driver, struct driver *other, const struct file *now)
 {
-    (void)driver;
-    return are_there(other->files, now);
+    return is_beside(driver, other) && are_there(other->files, now);
 }
 
 bool replaced_is_in_use(struct driver *driver)
@@ -217,7 +222,7 @@ void replaced_leave(struct driver *driver)
 
 static bool is_known(struct driver *driver, struct driver *other, const struct file *now)
 {
-    return are_there(other->left, now) && knows(other, driver, now);
+    return is_beside(driver, other) && are_there(other->left, now) && knows(other, driver, now);
 }
 
 void replaced_leave_unopened(struct driver *driver)
