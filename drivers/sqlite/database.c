@@ -140,9 +140,10 @@ static bool has_moved(struct driver *driver)
            moved;
 }
 
+/* If there is nothing in its place, path_find must make it first. */
 static mortise_status moved_meanwhile(struct driver *driver, mortise_error *error)
 {
-    driver->open_later = true;
+    driver->open_later = access(driver->path, F_OK) == 0;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
                        driver->path);
 }
