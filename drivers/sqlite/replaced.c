@@ -209,10 +209,10 @@ void replaced_leave(struct driver *driver)
     if (!is_anything_left(driver) || access(driver->path, F_OK) != 0 ||
         path_find(driver, &ignored) != MORTISE_OK)
         return;
-    for (int i = 0; i < LEAVE_TRIES && fault_is_busy(rc); i++) {
-        if (i > 0)
-            clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < LEAVE_TRIES && fault_is_busy(rc) && is_anything_left(driver); i++) {
         rc = remove_alone(driver);
+        if (fault_is_busy(rc)) /* or another client that knows of it is opened, and removes it */
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (fault_is_busy(rc))
         tell_if_mixed(driver);

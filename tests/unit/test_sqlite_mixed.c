@@ -130,6 +130,7 @@ static void test_index_alone(void)
 
 static const struct program *ends_soon; /* as soon as somebody waits for a moment */
 static void (*then)(void);
+static unsigned waits;
 
 /* In place of the C library's. */
 __attribute__((visibility("default"))) int(clock_nanosleep)(clockid_t clock, int flags,
@@ -138,6 +139,7 @@ __attribute__((visibility("default"))) int(clock_nanosleep)(clockid_t clock, int
 {
     const struct program *program = ends_soon;
     ends_soon = NULL;
+    waits++;
     if (program != NULL) {
         program_end(program);
         if (then != NULL)
@@ -174,10 +176,11 @@ static void open_meanwhile(void)
 {
     on_now = NULL;
     met = OPEN(&meanwhile, "path", path, "busy_timeout", "0");
+    waits = 0;
 }
 
 /* The one that is closed has left the old file, and not removed what is beside the new one, because something else keeps that locked. One
- * that is opened then, as by another thread, knows of it, and removes it if that is possible now. */
+ * that is opened then, as by another thread, knows of it, and removes it if that is possible now. Then the first one tries no more. */
 static void test_opened_while_another_is_closed(void)
 {
     struct client client;
@@ -194,6 +197,7 @@ static void test_opened_while_another_is_closed(void)
     client_close(&client);
     then = NULL;
     CU_ASSERT_PTR_NULL(ends_soon);
+    CU_ASSERT_EQUAL(waits, 0);
     CU_ASSERT_EQUAL_FATAL(met, MORTISE_OK);
     has_backup(&meanwhile, 10);
     CU_ASSERT_PTR_NULL(strstr(client.last_log, "may be damaged"));
