@@ -220,9 +220,13 @@ void replaced_leave(struct driver *driver)
         driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
 }
 
+/* Then it is left to that one; which must not leave it to this one. */
 static bool is_known(struct driver *driver, struct driver *other, const struct file *now)
 {
-    return is_beside(driver, other) && are_there(other->left, now) && knows(other, driver, now);
+    if (!is_beside(driver, other) || !are_there(other->left, now) || !knows(other, driver, now))
+        return false;
+    memset(driver->left, 0, sizeof(driver->left));
+    return true;
 }
 
 void replaced_leave_unopened(struct driver *driver)
