@@ -355,14 +355,16 @@ void database_close(struct driver *driver)
         (files_is_other(driver->files, now, FILE_DATABASE) ||
          files_is_other(driver->files, now, FILE_INDEX)))
         copy_nothing(driver);
-    replaced_note(driver, now);
+    bool noted = replaced_note(driver, now);
     for (int i = 0; i < TEXT_COUNT; i++)
         sqlite3_finalize(driver->statements[i]);
     memset(driver->statements, 0, sizeof(driver->statements));
     sqlite3_close(driver->db);
     driver->db = NULL;
     files_read(driver, now);
-    replaced_note(driver, now); /* it may have been replaced meanwhile */
+    /* It may have been replaced meanwhile. What was noted is not noted again: another client may count the time for it already. */
+    if (!noted)
+        replaced_note(driver, now);
     set_files(driver, (const struct file[FILES]){{.inode = 0}});
 }
 

@@ -170,8 +170,8 @@ mortise_status connection_failed(struct driver *driver, int rc, mortise_error *e
 
 /* ---- replaced.c ----------------------------------------------------------------------------------- */
 
-/* Before the files that are open are closed; now: what is in their places. */
-void replaced_note(struct driver *driver, const struct file *now);
+/* Before the files that are open are closed; now: what is in their places. True: they are left. */
+bool replaced_note(struct driver *driver, const struct file *now);
 /* Before a database is opened that path_find has found: what another client of this process has left, too, even one that is in a
  * call. True: this one did not know of it. */
 bool replaced_take(struct driver *driver);

@@ -20,15 +20,16 @@
 #define GIVEN_UP (-1)
 #define LEAVE_TRIES 100 /* one a millisecond */
 
-void replaced_note(struct driver *driver, const struct file *now)
+bool replaced_note(struct driver *driver, const struct file *now)
 {
     if (driver->files[FILE_DATABASE].inode == 0 ||
         (now[FILE_DATABASE].inode != 0 && !files_is_other(driver->files, now, FILE_DATABASE)))
-        return;
+        return false;
     forks_lock_left();
     memcpy(driver->left, driver->files, sizeof(driver->left));
     driver->left_until_ns = 0;
     forks_unlock_left();
+    return true;
 }
 
 void replaced_forget(struct driver *driver)
