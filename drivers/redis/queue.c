@@ -210,6 +210,8 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
     if (seat == NULL)
         return false;
     op_set(op, OP_SEATED, seat);
+    if (data_of(op)->asking && driver->routes->serves(driver, op->name, op->name_len))
+        data_of(op)->asking = false; /* the map learned of it while the request was under way */
     if (placed)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
     if (!wished && !driver->inbox_ready)
