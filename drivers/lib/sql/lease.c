@@ -67,14 +67,16 @@ static struct sql_looks *looks_make(struct sql_locks *locks, const mortise_op *o
     struct sql_looks *looks = looks_find(locks, op);
     uint64_t hash = hash_of(op);
     int64_t gone_ns = locks->host->now(locks->host) - GONE_MS * SQL_NS_PER_MS;
-    for (size_t i = 0; looks == NULL && i < LOOKS_NEAR; i++) {
-        struct sql_looks *place = looks_place(locks, hash, i);
-        if (place->count > 0 && place->due_ns > gone_ns)
-            continue;
-        looks = place;
-        *looks = (struct sql_looks){.mark = mark_of(hash)};
+    if (looks != NULL)
+        return looks;
+    for (size_t i = 0; i < LOOKS_NEAR; i++) {
+        looks = looks_place(locks, hash, i);
+        if (looks->count == 0 || looks->due_ns <= gone_ns) {
+            *looks = (struct sql_looks){.mark = mark_of(hash)};
+            return looks;
+        }
     }
-    return looks;
+    return NULL;
 }
 
 /* It looked in vain lately. Then READ comes first: as long as the name is held, that is one statement instead of two. */
