@@ -132,12 +132,25 @@ static bool has_no_keys(void *argument)
 }
 
 /* The new owner first: else nobody would be responsible for a moment. */
+static void give_slot(struct move *move)
+{
+    struct fleet *fleet = move->fleet;
+    DO(fleet, move->to, "CLUSTER SETSLOT %u NODE %s", move->slot, fleet->id[move->to]);
+    DO(fleet, move->from, "CLUSTER SETSLOT %u NODE %s", move->slot, fleet->id[move->to]);
+}
+
+/* Before the former owner is told, it may raise its epoch and claim the slot again. Then each of the two takes the other one for the
+ * owner, for good: the new one must have a higher epoch. */
 void move_end(struct move *move)
 {
     struct fleet *fleet = move->fleet;
+    struct owned owned = {fleet, move->slot, move->to};
     CHECK(test_poll(has_no_keys, move, TEST_PATIENCE_MS));
-    DO(fleet, move->to, "CLUSTER SETSLOT %u NODE %s", move->slot, fleet->id[move->to]);
-    DO(fleet, move->from, "CLUSTER SETSLOT %u NODE %s", move->slot, fleet->id[move->to]);
+    give_slot(move);
+    for (int tries = 0; tries < 5 && !test_poll(all_know, &owned, TEST_PATIENCE_MS / 20); tries++) {
+        freeReplyObject(ask(&fleet->node[move->to], "CLUSTER BUMPEPOCH"));
+        give_slot(move);
+    }
     CHECK(wait_owner(fleet, move->slot, move->to));
 }
 
