@@ -37,7 +37,7 @@ static bool no_key_below(void *prefix)
  * that answer, which still says whether the key was there. */
 static void acquire_behind_release(bool is_deleted_by_hand, mortise_status expected)
 {
-    mortise_client *client = client_behind_middle("ttl=30s");
+    mortise_client *client = client_behind_middle("ttl=30s&unreachable_timeout=2m");
     const char *name = fresh_name();
     char prefix[128];
     snprintf(prefix, sizeof(prefix), "mortise/%s/", name);
