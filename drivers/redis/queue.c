@@ -55,8 +55,8 @@
  *     then an acquire only tries.
  *   The message comes before the answer that there is a place, over another connection: the seat is made before the request
  *     is sent. If it says that the place is gone, the op asks again as soon as that answer is there.
- *   It says that the place is gone, soon after another that said so: the op asks again after about `retry`. It may be one of several
- *     that no one of them may let in. Each takes out the next one's place when it asks, and would go round without end.
+ *   It says that the place is gone, soon after another that said so: the op asks again after PAUSE_MS. It may be one of several
+ *     whose user may not let any of them in, and which tell each other.
  *   The message comes after a refresh was answered "yours", or twice: there is no seat any more, so nothing happens.
  *   The message comes while a refresh is under way. If the refresh was executed before the grant, the stamp is that of the
  *     refresh, and no more will come of it. If it was not executed yet, the driver waits for it, and it says "yours"; if it
@@ -116,6 +116,8 @@
 
 #include <stdlib.h>
 
+#define PAUSE_MS 100 /* about so long an op pauses whose places go one after the other */
+
 /* ---- asking ------------------------------------------------------------------------------------------- */
 
 bool queue_may_wait(const struct driver *driver, const mortise_op *op)
@@ -166,12 +168,12 @@ static void ask(struct driver *driver, struct seat *seat)
         driver->dispatch->send(driver, seat->op);
 }
 
-/* Around `retry`, so that waiters do not keep step. */
-static int64_t retry_ms(struct driver *driver)
+/* So that waiters do not keep step. */
+static int64_t around(struct driver *driver, int64_t ms)
 {
     uint32_t number;
     driver->host->random(driver->host, &number, sizeof(number));
-    return driver->retry_ms / 2 + 1 + number % (driver->retry_ms + 1);
+    return ms / 2 + 1 + number % (ms + 1);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -185,14 +187,14 @@ static int64_t refresh_ms(struct driver *driver, const mortise_op *op, bool barr
 {
     int64_t ms = smaller(op->ttl_ms / 3, at_latest_ms);
     bool polls = driver->foreign_polled || driver->unheard.asks || barred;
-    return polls ? smaller(ms, retry_ms(driver)) : ms;
+    return polls ? smaller(ms, around(driver, driver->retry_ms)) : ms;
 }
 
-/* Its place is gone. At once, but not twice in a row: else several whose user may not let them in make each other ask, without end. */
+/* When it asks whose place is gone. At once, but not twice in a row: else several callers whose user may not let any of them in make each
+ * other ask, without end. */
 static int64_t again_ns(struct driver *driver, const struct seat *seat)
 {
-    const mortise_op *op = seat->op;
-    int64_t ms = seat->gone_twice ? refresh_ms(driver, op, true, op->ttl_ms) : 0;
+    int64_t ms = seat->gone_twice ? smaller(around(driver, PAUSE_MS), seat->op->ttl_ms / 3) : 0;
     return now_of(driver) + ms * NS_PER_MS;
 }
 
@@ -217,7 +219,7 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
     if (!wished && !driver->inbox_ready)
         pubsub_want_inbox(driver);
     if (placed && seat->gone_ns == sent_ns) /* told() came before this answer */
-        due_ns = again_ns(driver, seat);
+        due_ns = smaller(again_ns(driver, seat), now + at_latest_ms * NS_PER_MS);
     else if (wished || !driver->inbox_ready) /* else the inbox has come in between */
         due_ns = now + refresh_ms(driver, op, wished && !placed, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);
@@ -323,11 +325,6 @@ static bool is_told_here(const struct driver *driver, int64_t stamp_ns)
            strcmp(from->endpoint.text, at->endpoint.text) == 0;
 }
 
-static int64_t brief_ns(const struct driver *driver, const mortise_op *op)
-{
-    return smaller(driver->retry_ms, op->ttl_ms / 3) * NS_PER_MS;
-}
-
 static void told(struct driver *driver, const char *text, size_t length)
 {
     mortise_grant_id grant;
@@ -343,10 +340,12 @@ static void told(struct driver *driver, const char *text, size_t length)
     mortise_op *op = seat->op;
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
     if (token == 0) {
-        seat->gone_twice = seat->gone_ns != 0 && stamp_ns - seat->gone_ns < brief_ns(driver, op);
+        int64_t now = now_of(driver);
+        seat->gone_twice = seat->told_ns != 0 && now - seat->told_ns < 2 * PAUSE_MS * NS_PER_MS;
+        seat->told_ns = now;
         seat->gone_ns = stamp_ns;
         if (request == NULL) /* else the answer says it, or queue_keep() does */
-            seat_set_due(driver, seat, again_ns(driver, seat));
+            seat_set_due(driver, seat, smaller(seat->due_ns, again_ns(driver, seat)));
         queue_turn(driver);
         return;
     }

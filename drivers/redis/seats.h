@@ -15,7 +15,8 @@ struct seat {
     int64_t due_ns;
     int64_t since_ns; /* in a cluster: when its first request was sent to this node; else 0 */
     int64_t gone_ns;  /* stamp of the last place that the inbox said is gone; 0: none */
-    bool gone_twice;  /* soon after the one before */
+    int64_t told_ns;  /* when it said so; 0: never */
+    bool gone_twice;  /* soon after the time before */
     bool placed;      /* there may be a place in the server */
     bool kept;        /* in driver->kept */
 };
