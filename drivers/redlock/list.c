@@ -61,7 +61,10 @@ static void emit(struct list *list, struct found *found)
                                      .held = true,
                                      .mode = MORTISE_SHARED,
                                      .holders = 1, /* at least */
-                                     .remaining_ms = best->remaining_ms};
+                                     .leases = 1,
+                                     .held_ms = -1,
+                                     .remaining_ms = best->remaining_ms,
+                                     .waiters = -1};
     else if (best == NULL || best->shared || !tally_is_held(driver, best, unknown))
         return;
     if (!driver->fencing)

@@ -435,7 +435,7 @@ typedef struct mortise_info {
     int64_t pid;                      /* of the holder; 0 if unknown */
     int64_t held_ms;                  /* how long it has been held; -1 if unknown */
     int64_t remaining_ms;             /* how long it lasts if it is not renewed; -1 if unknown (session) */
-    uint64_t token;                   /* 0 if the driver has none */
+    uint64_t token;                   /* 0 if the driver has none, or if unknown */
     uint32_t leases;                  /* of this owner, if the driver counts them; else 1 */
     int32_t waiters;                  /* waiting clients; -1 if unknown */
     mortise_mode mode;                /* of the holders */

@@ -323,6 +323,8 @@ static void test_list_unread(void)
         CHECK(ask_is(&nodes.node[i], "OK", "SET {mortise:unread}:mortise:shares x"));
         EXPECT(OK, mortise_list(client, "unread", keep_listed, &listed, &detail));
         CHECK(listed.held && listed.mode == MORTISE_SHARED && listed.holders == 1);
+        CHECK(i < nodes.count - 1 ||
+              (listed.leases == 1 && listed.held_ms == -1 && listed.waiters == -1));
         CHECK(listed.remaining_ms > 0 && listed.remaining_ms <= LONG_MS);
         CHECK(listed.token == (i < nodes.count - 1 ? mortise_token(lease) : 0)); /* one tells */
     }
