@@ -140,10 +140,9 @@ static bool has_moved(struct driver *driver)
            moved;
 }
 
-/* If there is nothing in its place, path_find must make it first. */
 static mortise_status moved_meanwhile(struct driver *driver, mortise_error *error)
 {
-    driver->open_later = access(driver->path, F_OK) == 0;
+    driver->open_later = true;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true, "%s was moved or deleted while in use",
                        driver->path);
 }
@@ -338,7 +337,8 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
     if (status != MORTISE_OK)
         return status;
     status = open_settled(driver, patience_ms, until_ns, error);
-    while (driver->open_later && host->now(host) < until_ns) {
+    /* If there is nothing in its place, path_find must make it first. */
+    while (driver->open_later && host->now(host) < until_ns && access(driver->path, F_OK) == 0) {
         clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
         status = open_settled(driver, patience_ms, until_ns, error);
     }

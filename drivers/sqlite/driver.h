@@ -181,8 +181,7 @@ bool replaced_is_in_use(struct driver *driver);
 /* Unless it is READY, see driver->trouble. */
 enum readiness replaced_clear(struct driver *driver, int64_t now_ns);
 void replaced_forget(struct driver *driver); /* it is open: what is beside it belongs to it */
-void replaced_leave(struct driver *driver);  /* it is not opened again */
-void replaced_leave_unopened(struct driver *driver); /* nor could it be opened: what only this client of the process knows of */
+void replaced_leave(struct driver *driver);  /* it is not opened again, or could not be opened */
 
 /* ---- database.c ----------------------------------------------------------------------------------- */
 

@@ -138,7 +138,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         forks_leave(driver);
         *ctx = driver;
     } else {
-        replaced_leave_unopened(driver);
+        replaced_leave(driver);
         forks_end(driver);
         free_driver(driver);
     }

@@ -220,22 +220,3 @@ void replaced_leave(struct driver *driver)
     else if (rc != SQLITE_OK)
         driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
 }
-
-/* Then it is left to that one; which must not leave it to this one. */
-static bool is_known(struct driver *driver, struct driver *other, const struct file *now)
-{
-    if (!is_beside(driver, other) || !are_there(other->left, now) || !knows(other, driver, now))
-        return false;
-    memset(driver->left, 0, sizeof(driver->left));
-    return true;
-}
-
-void replaced_leave_unopened(struct driver *driver)
-{
-    struct file now[FILES];
-    if (driver->left[FILE_DATABASE].inode == 0)
-        return;
-    files_read(driver, now);
-    if (!forks_left(driver, is_known, now))
-        replaced_leave(driver);
-}
