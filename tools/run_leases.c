@@ -53,7 +53,7 @@ struct parting {
     size_t unanswered;
 };
 
-/* The work was not alone; then: it may not have been. A failure of another kind says nothing of that. */
+/* LOST: the work was not alone. INDETERMINATE: perhaps it was not. Other failures say nothing of that. */
 static int gravity(mortise_status status)
 {
     return status == MORTISE_OK              ? 0
