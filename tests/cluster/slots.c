@@ -139,15 +139,37 @@ static void give_slot(struct move *move)
     DO(fleet, move->from, "CLUSTER SETSLOT %u NODE %s", move->slot, fleet->id[move->to]);
 }
 
-/* Before the former owner is told, it may raise its epoch and claim the slot again. Then each of the two takes the other one for the
- * owner, for good: the new one must have a higher epoch. */
+static long long epoch_of(struct fleet *fleet, int node)
+{
+    static const char words[] = "cluster_current_epoch:";
+    redisReply *reply = ask(&fleet->node[node], "CLUSTER INFO");
+    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
+    long long epoch = at ? strtoll(at + sizeof(words) - 1, NULL, 10) : -1;
+    freeReplyObject(reply);
+    return epoch;
+}
+
+static bool have_one_epoch(void *argument)
+{
+    struct fleet *fleet = argument;
+    long long epoch = epoch_of(fleet, first_up(fleet));
+    for (int i = 0; i < FLEET; i++)
+        if (runs(fleet, i) && epoch_of(fleet, i) != epoch)
+            return false;
+    return true;
+}
+
+/* The new owner takes an epoch above all that it knows. If it does not know the former owner's, that one's next message takes the slot
+ * away from it, and its keys are deleted; or each of the two takes the other one for the owner, for good. */
 void move_end(struct move *move)
 {
     struct fleet *fleet = move->fleet;
     struct owned owned = {fleet, move->slot, move->to};
     CHECK(test_poll(has_no_keys, move, TEST_PATIENCE_MS));
+    test_poll(have_one_epoch, fleet, TEST_PATIENCE_MS / 20);
     give_slot(move);
     for (int tries = 0; tries < 5 && !test_poll(all_know, &owned, TEST_PATIENCE_MS / 20); tries++) {
+        fprintf(stderr, "slot %u is given to node %d once more\n", move->slot, move->to);
         freeReplyObject(ask(&fleet->node[move->to], "CLUSTER BUMPEPOCH"));
         give_slot(move);
     }
