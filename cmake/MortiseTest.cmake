@@ -17,7 +17,7 @@ set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 # long ones, a minute and half a minute; then the rest of the families that start servers or processes. The short ones
 # are left for the end, so that no processor waits for one long test.
 set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill)
-set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.zookeeper.3 conformance.etcd.1 conformance.etcd.2
+set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.zookeeper.3 conformance.zookeeper.4 conformance.etcd.1 conformance.etcd.2
     conformance.mysql.1 conformance.mysql.2 conformance.postgres.1 conformance.postgres.2 conformance.postgres-pooler
     conformance.postgres-pgbouncer conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
     conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both conformance.migrate-sqlite-sqlite-old

@@ -84,7 +84,7 @@ for page in ("README.md", "docs/install.md"):
         readme += file.read()
 write(os.path.join(home, "sudo"), '#!/bin/sh\nexec "$@"\n', 0o755)
 # What is built is not measured: so the compiler takes a third of the time.
-write(os.path.join(home, "cc"), '#!/bin/sh\nexec /usr/bin/cc "$@" -O0 -g0\n', 0o755)
+write(os.path.join(home, "cc"), '#!/bin/sh\nexec /usr/bin/cc "$@" -O0 -g0 -w\n', 0o755)
 write(os.path.join(home, "backup.sh"), "#!/bin/sh\necho backed up\n", 0o755)
 found = shutil.which("mortise", path=environment["PATH"])
 assert not found, f"{found} is there already: nothing would be proved"
