@@ -88,6 +88,7 @@ same "one line" 1 "$(wc -l <"$DIR/out")"
 same "no control character or foreign byte in it" "" "$(LC_ALL=C grep -c '[[:cntrl:]]' <(tr -d '\t\n' <"$DIR/out") | sed 's/^0$//')"
 has_line "escaped" "$DIR/out" 'x\\x1b\[31m"\\\\\\nend\\xff\\xc2\\x9b'
 "$BIN" list --json "${N}x" >"$DIR/out"
+same "JSON: no C1 control in it" 0 "$(LC_ALL=C grep -c "$(printf '\302\233')" "$DIR/out")"
 json_says "JSON: valid, and the bytes are there" "$DIR/out" \
     "bytes.fromhex(d[0]['name_hex']).endswith(b'x\\x1b[31m\"\\\\\\nend\\xff\\xc2\\x9b')"
 let_go "$HOLDER"
