@@ -171,6 +171,7 @@ void move_end(struct move *move)
     for (int tries = 0; tries < 5 && !test_poll(all_know, &owned, TEST_PATIENCE_MS / 20); tries++) {
         fprintf(stderr, "slot %u is given to node %d once more\n", move->slot, move->to);
         freeReplyObject(ask(&fleet->node[move->to], "CLUSTER BUMPEPOCH"));
+        CHECK(test_poll(has_no_keys, move, TEST_PATIENCE_MS));
         give_slot(move);
     }
     CHECK(wait_owner(fleet, move->slot, move->to));

@@ -184,7 +184,13 @@ static void test_arrived(void)
     CHECK(wait_queue(&fleet.node[0], name, 1));
     EXPECT(BUSY, try_once(other, name)); /* the former node tells it */
     int64_t before = fleet_calls(&fleet, 0, "evalsha");
-    CHECK(test_poll(is_asked_twice, &before, TEST_PATIENCE_MS));
+    bool asked = test_poll(is_asked_twice, &before, TEST_PATIENCE_MS);
+    CHECK(asked);
+    if (!asked)
+        fprintf(stderr, "evalsha %lld, eval %lld, asking %lld\n",
+                (long long)fleet_calls(&fleet, 0, "evalsha"),
+                (long long)fleet_calls(&fleet, 0, "eval"),
+                (long long)fleet_calls(&fleet, 0, "asking"));
     give(lease);
     EXPECT(OK, pending_join(&pending));
     give(pending.lease);
