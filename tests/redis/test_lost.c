@@ -11,14 +11,15 @@
 static struct server server;
 
 /* The distance between two bytes that are tried. The nightly run tries every byte with every variant, which takes
- * minutes. Otherwise each variant begins at another byte, so that every byte is tried with one variant. */
-static int step = VARIANTS;
+ * minutes. Otherwise each variant begins at another byte, so that every byte is tried with one variant; of a reply, which may have four
+ * bytes, with two. */
+static int step = VARIANTS, step_of_replies = 4;
 
 /* A thread's: its own proxy and names. */
 struct way {
     const struct variant *variant;
     const char *direction; /* of the cut: "up", "down" */
-    int first;             /* byte that is tried */
+    int first, step;       /* bytes that are tried */
     struct test_proxy proxy;
     mortise_client *client;
     const char *core; /* its settings */
@@ -94,7 +95,7 @@ static void cut_acquires(void *argument)
     uint64_t token = 0;
     if (!begin(way, "acquire", "handover_max = 0"))
         return;
-    for (int byte = way->first; cut && !failures; byte += step) {
+    for (int byte = way->first; cut && !failures; byte += way->step) {
         at_byte(way, "acquire", byte);
         reopen(way);
         give(take_in(way)); /* the server knows the scripts, and it is known */
@@ -119,7 +120,7 @@ static void cut_releases_of(struct way *way, mortise_client *other,
     mortise_lease *lease = NULL;
     int stays = way->variant->owner != NULL;
     mortise_lease *stay = stays ? take_as(other, way->name, way->variant->owner, LONG_MS) : NULL;
-    for (int byte = way->first; cut && !failures; byte += step) {
+    for (int byte = way->first; cut && !failures; byte += way->step) {
         at_byte(way, "release", byte);
         reopen(way);
         give(take_in(way));
@@ -251,7 +252,7 @@ static void cut_renewals(void *argument)
     int size = 0;
     if (!begin(way, "renew", "renew_every = 10ms"))
         return;
-    for (int byte = way->first; (size == 0 || byte <= size) && !failures; byte += step) {
+    for (int byte = way->first; (size == 0 || byte <= size) && !failures; byte += way->step) {
         at_byte(way, "renew", byte);
         cut_renewal(way, byte, &size);
     }
@@ -314,7 +315,8 @@ static void in_every_variant(void (*run)(void *way), const char *direction, cons
     for (size_t i = 0; i < count; i++) {
         ways[i].variant = &variants[i % VARIANTS];
         ways[i].direction = i < VARIANTS ? direction : other;
-        ways[i].first = (int)(i % VARIANTS) % step;
+        ways[i].step = !other && strcmp(direction, "down") == 0 ? step_of_replies : step;
+        ways[i].first = (int)(i % VARIANTS) % ways[i].step;
     }
     in_parallel(run, ways, sizeof *ways, count);
 }
@@ -382,7 +384,7 @@ int main(int argc, char **argv)
 {
     const char *nightly = getenv("MORTISE_NIGHTLY");
     if (nightly && strcmp(nightly, "1") == 0)
-        step = 1;
+        step = step_of_replies = 1;
     int code = server_start(&server, NULL);
     if (code == 0)
         code = run_tests("redis: lost replies", tests, argc, argv);
