@@ -13,16 +13,17 @@ file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
 set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
-# The order: tests that compute begin first (BUSY, and these), one at a time, with long tests that wait beside them; then the other
-# long ones, a minute and half a minute; then the rest of the families that start servers or processes. The short ones
+# The order: the longest begin first (these), and tests that compute (BUSY), one at a time; then the other long ones, a minute and
+# half a minute; then the rest of the families that start servers or processes. The short ones
 # are left for the end, so that no processor waits for one long test.
-set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill)
+set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill zookeeper.states zookeeper.nodes faults.postgres
+    conformance.postgres-pgbouncer conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both)
 set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.zookeeper.3 conformance.zookeeper.4 conformance.etcd.1 conformance.etcd.2
     conformance.mysql.1 conformance.mysql.2 conformance.postgres.1 conformance.postgres.2 conformance.postgres-pooler
-    conformance.postgres-pgbouncer conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
-    conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both conformance.migrate-sqlite-sqlite-old
-    conformance.migrate-sqlite-sqlite-new conformance.redis-cluster conformance.trace-sqlite faults.postgres faults.postgres_rows
-    faults.postgres_stops faults.mysql faults.mysql_settings zookeeper.sessions zookeeper.states zookeeper.rests zookeeper.cuts zookeeper.nodes
+    conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
+    conformance.migrate-sqlite-sqlite-old
+    conformance.migrate-sqlite-sqlite-new conformance.redis-cluster conformance.trace-sqlite faults.postgres_rows
+    faults.postgres_stops faults.mysql faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts
     zookeeper.follower zookeeper.ensemble zookeeper.interop etcd.leases cluster.failover cluster.masters cluster.resharding
     cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
     faults.postgres_ways command.run_end command.run_loss command.run_unanswered command.migrate_refusals interop.rights torture.redis-power
