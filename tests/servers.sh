@@ -360,7 +360,10 @@ start_guard() {
             [ -d "$FOLDER" ] || kill_kept
             sleep 3 # a second would cost as much as many a server
         done
-        [ -d "$FOLDER" ] || kill_kept
+        [ -d "$FOLDER" ] || {
+            keep_members # of those that it knows, what runs
+            kill_kept
+        }
         rm -f -- "$FOLDER/guard.pid" # it is us
         cd / && exec sh "$here/servers.sh" end "$KIND" "$FOLDER"
     ) </dev/null >/dev/null 2>&1 &

@@ -16,7 +16,7 @@ SAID = {
     "| `postgres` | ": [("postgres", "PostgreSQL driver, one processor"), ("postgres", "PostgreSQL driver, free")],
     "each acquire | ": [("postgres", "driver, hand-over, free")],
     "| `zookeeper`, one server | ": [("zookeeper", "acquire + release")],
-    "| `zookeeper`, one server | 700 to 1,500 µs; ": [("zookeeper_unforced", "acquire + release")],
+    "| `zookeeper`, one server | 700 to 2,300 µs; ": [("zookeeper_unforced", "acquire + release")],
     "each change | ": [("zookeeper", "release_nowait and the next one's acquire")],
     "takes on average\n": [("postgres", "driver, 64 threads on 64 names, free")],
     "on `postgres`, and ": [("redis", "64 threads, on one processor")],
