@@ -20,6 +20,8 @@
  *   A write fails (disk full): the file stays as it was, and is written at the next turn.
  *   The process is killed: what was counted since the last turn is missing; the file shows the leases it held until
  *   the slot is taken again (node_textfile_mtime_seconds tells its age). The kernel frees the slot.
+ *   The application closes the lock's descriptor, or has a file of its own under that number: seen at the next turn, and
+ *   a slot is taken again. What was written before is in the file of the slot then, and is not counted twice.
  *   The process forks: the child has no thread and counts nothing. The slot is free when both have ended.
  *   The folder hangs: the log says so when the client closes, and the thread is left behind (errand.h).
  *   More callers or leases are under way than SEATS: some of their times are not measured, and counted as untimed. */
@@ -27,6 +29,7 @@
 #define MORTISE_METRICS_INTERNAL_H
 
 #include "errand.h"
+#include "own_fd.h"
 
 #include <stdatomic.h>
 
@@ -85,6 +88,8 @@ struct text {
 
 /* metrics->text: what this client and the slot's former owners counted. */
 void text_make(struct metrics *metrics);
+/* It stands in the slot's file now. */
+void text_written(struct metrics *metrics);
 /* Reads into metrics->former what stands in the slot's file. */
 void text_resume(struct metrics *metrics, const char *file);
 
@@ -93,11 +98,14 @@ void text_resume(struct metrics *metrics, const char *file);
 struct place {
     char folder[512], stem[128]; /* folder/stem-slot.prom */
     int slots, slot;             /* -1: none */
-    int lock;                    /* the descriptor that holds it */
+    int last;                    /* the slot it had before; -1: none */
+    struct own_fd lock;          /* the descriptor that holds the slot */
 };
 
-/* Takes the lowest free slot; false with errno set: EAGAIN if all are taken. */
+/* Takes the slot that it had, or else the lowest free one; false with errno set: EAGAIN if all are taken. */
 bool place_take(struct place *place);
+/* False: it has none, or the application has closed the descriptor, and the slot may be another client's by now. */
+bool place_is_held(struct place *place);
 /* Names the files by these labels; driver and namespace as a hash, for they may be long. */
 void place_name(struct place *place, const char *program, const char *driver, const char *names);
 /* What stands there; to be freed. NULL: nothing. */
@@ -113,7 +121,9 @@ struct metrics {
     char names[160]; /* the namespace, printable, cut to fit */
     int64_t every_ms;
     struct counts counts;
-    struct counts former; /* the thread's own */
+    /* the thread's own: of the slot's former owners, less what this client has in files of slots; of this client, in the text and
+     * in those files */
+    struct counts former, made, written;
     struct seats *callers, *leases;
     struct place place;
     pthread_mutex_t lock;

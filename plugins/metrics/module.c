@@ -110,7 +110,8 @@ static struct metrics *metrics_new(mortise_host *host)
     if (metrics == NULL)
         return NULL;
     errand_init(&metrics->errand, host);
-    metrics->place.slot = metrics->place.lock = -1;
+    metrics->place.slot = metrics->place.last = -1;
+    metrics->place.lock = OWN_FD_NONE;
     pthread_mutex_init(&metrics->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

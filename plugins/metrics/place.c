@@ -35,15 +35,16 @@ static void path_of(const struct place *place, const char *prefix, int slot, con
 }
 
 /* A file and nothing else: a FIFO, or a link, may have been put there by somebody who wants us to hang. */
-static int open_file(const char *path, int flags)
+static bool open_file(struct own_fd *file, const char *path, int flags)
 {
     struct stat status;
-    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-    if (fd < 0 || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
-        return fd;
-    close(fd);
+    if (!own_fd_take(file, open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644)))
+        return false;
+    if (fstat(file->fd, &status) == 0 && S_ISREG(status.st_mode))
+        return true;
+    own_fd_close(file);
     errno = EINVAL;
-    return -1;
+    return false;
 }
 
 static bool exists(const char *path)
@@ -52,33 +53,33 @@ static bool exists(const char *path)
     return lstat(path, &status) == 0;
 }
 
-/* -1: it is another's, or cannot be had (errno). */
-static int try_slot(const struct place *place, int slot)
+/* False: it is another's, or cannot be had (errno). */
+static bool try_slot(struct place *place, int slot)
 {
     char path[PATH_SIZE];
     path_of(place, ".", slot, ".lock", path);
-    int fd = open_file(path, O_RDWR | O_CREAT);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
+    bool opened = open_file(&place->lock, path, O_RDWR | O_CREAT);
+    if (opened && flock(place->lock.fd, LOCK_EX | LOCK_NB) == 0) {
+        place->slot = place->last = slot;
+        return true;
+    }
     int cause = errno;
-    if (fd < 0 && cause == EACCES && exists(path))
+    if (!opened && cause == EACCES && exists(path))
         cause = EWOULDBLOCK; /* another user's */
-    if (fd >= 0)
-        close(fd);
+    own_fd_close(&place->lock);
     errno = cause;
-    return -1;
+    return false;
 }
 
 bool place_take(struct place *place)
 {
     if (faccessat(AT_FDCWD, place->folder, W_OK | X_OK, AT_EACCESS) != 0)
         return false;
+    if (place->last >= 0 && try_slot(place, place->last))
+        return true;
     for (int slot = 0; slot < place->slots; slot++) {
-        place->lock = try_slot(place, slot);
-        if (place->lock >= 0) {
-            place->slot = slot;
+        if (try_slot(place, slot))
             return true;
-        }
         if (errno != EWOULDBLOCK)
             return false;
     }
@@ -86,30 +87,38 @@ bool place_take(struct place *place)
     return false;
 }
 
+bool place_is_held(struct place *place)
+{
+    if (place->slot >= 0 && !own_fd_is_there(&place->lock))
+        place->slot = -1;
+    return place->slot >= 0;
+}
+
 char *place_read(const struct place *place)
 {
     char path[PATH_SIZE];
+    struct own_fd file;
     path_of(place, "", place->slot, ".prom", path);
-    int fd = open_file(path, O_RDONLY);
-    char *text = fd >= 0 ? malloc(TEXT_SIZE + 1) : NULL;
+    bool opened = open_file(&file, path, O_RDONLY);
+    char *text = opened ? malloc(TEXT_SIZE + 1) : NULL;
     size_t used = 0;
     ssize_t n;
-    while (text != NULL && used < TEXT_SIZE && (n = read(fd, text + used, TEXT_SIZE - used)) != 0)
+    while (text != NULL && used < TEXT_SIZE && own_fd_is_there(&file) &&
+           (n = read(file.fd, text + used, TEXT_SIZE - used)) != 0)
         if (n > 0)
             used += (size_t)n;
         else if (errno != EINTR)
             break;
     if (text != NULL)
         text[used] = '\0';
-    if (fd >= 0)
-        close(fd);
+    own_fd_close(&file);
     return text;
 }
 
-static bool write_all(int fd, const char *bytes, size_t size)
+static bool write_all(struct own_fd *file, const char *bytes, size_t size)
 {
     while (size > 0) {
-        ssize_t n = write(fd, bytes, size);
+        ssize_t n = own_fd_is_there(file) ? write(file->fd, bytes, size) : -1;
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -126,13 +135,13 @@ bool place_write(const struct place *place, const struct text *text)
     path_of(place, ".", place->slot, ".new", fresh);
     path_of(place, "", place->slot, ".prom", path);
     unlink(fresh); /* of a former owner, who was killed */
-    int fd = open_file(fresh, O_WRONLY | O_CREAT | O_EXCL);
-    if (fd < 0)
+    struct own_fd file;
+    if (!open_file(&file, fresh, O_WRONLY | O_CREAT | O_EXCL))
         return false;
     /* the exporter is another user, whatever the program's umask */
-    bool done = fchmod(fd, 0644) == 0 && write_all(fd, text->bytes, text->used);
+    bool done = fchmod(file.fd, 0644) == 0 && write_all(&file, text->bytes, text->used);
     int cause = errno;
-    close(fd);
+    own_fd_close(&file);
     if (done && rename(fresh, path) == 0)
         return true;
     if (done)
@@ -144,9 +153,9 @@ bool place_write(const struct place *place, const struct text *text)
 
 void place_leave(struct place *place)
 {
-    if (place->slot < 0)
+    if (!place_is_held(place))
         return;
-    flock(place->lock, LOCK_UN); /* a child may have the descriptor too */
-    close(place->lock);
+    flock(place->lock.fd, LOCK_UN); /* a child may have the descriptor too */
+    own_fd_close(&place->lock);
     place->slot = -1;
 }

@@ -67,7 +67,7 @@ static void put(struct text *text, const char *format, ...)
 /* One line: all of it but its value, which counter it is, and what it shows. A bucket shows all below it too. */
 struct line {
     const char *name, *more;
-    counter *own, *former; /* NULL: it only sums up others */
+    counter *written, *former; /* NULL: it only sums up others */
     uint64_t shown;
     bool seconds;
 };
@@ -82,19 +82,26 @@ struct walk {
     uint64_t below;
 };
 
-static uint64_t shown(const counter *own, const counter *former)
+/* The counter of the row in one of the `counts`. */
+static void *in(struct counts *counts, const struct row *row)
 {
-    return count_of(own) + count_of(former);
+    return (char *)counts + row->offset;
+}
+
+static uint64_t shown(const counter *made, const counter *former)
+{
+    return count_of(made) + count_of(former);
 }
 
 static void walk_counters(struct walk *walk)
 {
     for (size_t i = 0; i < COUNT(counter_rows); i++) {
         const struct row *row = &counter_rows[i];
-        counter *own = (counter *)((char *)&walk->metrics->counts + row->offset);
-        counter *former = (counter *)((char *)&walk->metrics->former + row->offset);
+        counter *former = in(&walk->metrics->former, row);
+        uint64_t value = shown(in(&walk->metrics->made, row), former);
         walk->head(walk, row, "counter");
-        walk->each(walk, &(struct line){row->name, "", own, former, shown(own, former), false});
+        walk->each(walk, &(struct line){row->name, "", in(&walk->metrics->written, row), former,
+                                        value, false});
     }
 }
 
@@ -104,17 +111,19 @@ static void walk_failures(struct walk *walk)
     char more[64];
     walk->head(walk, &row, "counter");
     for (int i = 0; i < STATUSES; i++) {
-        counter *own = &walk->metrics->counts.failures[i];
+        counter *written = &walk->metrics->written.failures[i];
         counter *former = &walk->metrics->former.failures[i];
+        uint64_t value = shown(&walk->metrics->made.failures[i], former);
         snprintf(more, sizeof(more), ",status=\"%s\"", i == 0 ? "OTHER" : status_words[i]);
-        walk->each(walk, &(struct line){row.name, more, own, former, shown(own, former), false});
+        walk->each(walk, &(struct line){row.name, more, written, former, value, false});
     }
 }
 
 static void walk_histogram(struct walk *walk, const struct row *row)
 {
-    struct histogram *own = (struct histogram *)((char *)&walk->metrics->counts + row->offset);
-    struct histogram *former = (struct histogram *)((char *)&walk->metrics->former + row->offset);
+    struct histogram *made = in(&walk->metrics->made, row);
+    struct histogram *written = in(&walk->metrics->written, row);
+    struct histogram *former = in(&walk->metrics->former, row);
     char name[64], more[64] = ",le=\"+Inf\"";
     uint64_t count = 0;
     walk->head(walk, row, "histogram");
@@ -124,13 +133,13 @@ static void walk_histogram(struct walk *walk, const struct row *row)
             snprintf(more, sizeof(more), ",le=\"%s\"", bounds[i].word);
         else
             snprintf(more, sizeof(more), ",le=\"+Inf\"");
-        count += shown(&own->buckets[i], &former->buckets[i]);
-        walk->each(walk,
-                   &(struct line){name, more, &own->buckets[i], &former->buckets[i], count, false});
+        count += shown(&made->buckets[i], &former->buckets[i]);
+        walk->each(walk, &(struct line){name, more, &written->buckets[i], &former->buckets[i],
+                                        count, false});
     }
     snprintf(name, sizeof(name), "%s_sum", row->name);
-    walk->each(walk, &(struct line){name, "", &own->sum_ns, &former->sum_ns,
-                                    shown(&own->sum_ns, &former->sum_ns), true});
+    walk->each(walk, &(struct line){name, "", &written->sum_ns, &former->sum_ns,
+                                    shown(&made->sum_ns, &former->sum_ns), true});
     snprintf(name, sizeof(name), "%s_count", row->name);
     walk->each(walk, &(struct line){name, "", NULL, NULL, count, false});
 }
@@ -191,13 +200,27 @@ static void write_gauges(struct walk *walk)
                 had + failed);
 }
 
+static void copy(struct counts *to, const struct counts *from)
+{
+    counter *each = (counter *)to;
+    const counter *value = (const counter *)from;
+    for (size_t i = 0; i < sizeof(*to) / sizeof(*each); i++)
+        atomic_store(&each[i], count_of(&value[i]));
+}
+
 void text_make(struct metrics *metrics)
 {
     struct walk walk = {.metrics = metrics, .head = write_head, .each = write_line};
+    copy(&metrics->made, &metrics->counts);
     metrics->text.used = 0;
     metrics->text.full = false;
     write_gauges(&walk);
     walk_all(&walk);
+}
+
+void text_written(struct metrics *metrics)
+{
+    copy(&metrics->written, &metrics->made);
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -233,7 +256,8 @@ static void read_line(struct walk *walk, const struct line *line)
         snprintf(walk->bucket, sizeof(walk->bucket), "%s", line->name);
         walk->below = value;
     }
-    atomic_store(line->former, value > below ? value - below : 0);
+    /* less than none, if this client has more in files than this one shows; the sum with its own is none at least */
+    atomic_store(line->former, (value > below ? value - below : 0) - count_of(line->written));
 }
 
 void text_resume(struct metrics *metrics, const char *file)

@@ -21,13 +21,12 @@ static void complain(struct metrics *metrics, int cause)
 
 static bool have_place(struct metrics *metrics)
 {
-    if (metrics->place.slot >= 0)
+    if (place_is_held(&metrics->place))
         return true;
     if (!place_take(&metrics->place))
         return false;
     char *file = place_read(&metrics->place);
-    if (file != NULL)
-        text_resume(metrics, file);
+    text_resume(metrics, file != NULL ? file : "");
     free(file);
     return true;
 }
@@ -39,10 +38,12 @@ static void take_turn(struct metrics *metrics)
         return;
     }
     text_make(metrics);
-    if (metrics->text.full || !place_write(&metrics->place, &metrics->text))
+    if (metrics->text.full || !place_write(&metrics->place, &metrics->text)) {
         complain(metrics, metrics->text.full ? EFBIG : errno);
-    else
-        metrics->failing = false;
+        return;
+    }
+    text_written(metrics);
+    metrics->failing = false;
 }
 
 /* lock held. True: it is to stop. */

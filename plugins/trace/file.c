@@ -18,15 +18,13 @@
 
 static bool take(struct file *file, int fd)
 {
+    struct own_fd own;
     struct stat status;
-    if (fd < 0 || fstat(fd, &status) < 0) {
-        if (fd >= 0)
-            close(fd);
+    if (!own_fd_take(&own, fd) || fstat(own.fd, &status) < 0) {
+        own_fd_close(&own);
         return false;
     }
-    file->fd = fd;
-    file->device = status.st_dev;
-    file->inode = status.st_ino;
+    file->own = own;
     file->regular = S_ISREG(status.st_mode);
     file->socket = S_ISSOCK(status.st_mode);
     return true;
@@ -45,7 +43,7 @@ static int reopened(int fd)
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error)
 {
-    *file = (struct file){.path = path != NULL ? strdup(path) : NULL, .fd = -1};
+    *file = (struct file){.path = path != NULL ? strdup(path) : NULL, .own = OWN_FD_NONE};
     if (path != NULL && file->path == NULL)
         return error->status = MORTISE_NOMEM;
     if (take(file, path != NULL ? open(path, FLAGS | O_CREAT, 0640) : reopened(fd)))
@@ -63,15 +61,18 @@ mortise_status file_open(struct file *file, const char *path, int fd, mortise_er
 bool file_follow(struct file *file)
 {
     struct stat status;
-    bool same =
-        file->path == NULL || (stat(file->path, &status) == 0 && status.st_dev == file->device &&
-                               status.st_ino == file->inode);
-    int before = file->fd;
-    bool other = !same && take(file, open(file->path, FLAGS | O_CREAT, 0640));
-    file->astray = same || other ? 0 : errno;
-    if (other)
-        close(before);
-    return other;
+    if (file->path == NULL)
+        return false;
+    bool there = own_fd_is_there(&file->own);
+    struct own_fd before = file->own;
+    bool same = stat(file->path, &status) == 0 && status.st_dev == before.device &&
+                status.st_ino == before.inode;
+    bool opened = !(there && same) && take(file, open(file->path, FLAGS | O_CREAT, 0640));
+    file->astray = (there && same) || opened ? 0 : errno;
+    if (!opened)
+        return false;
+    own_fd_close(&before);
+    return !own_fd_is_same_file(&before, &file->own);
 }
 
 /* Into a pipe at most what goes in whole or not at all: as many whole lines as fit, or one. */
@@ -83,32 +84,34 @@ static size_t whole_lines(const char *bytes, size_t size)
     return end == NULL ? size : (size_t)(end - bytes) + 1;
 }
 
-ssize_t file_write(const struct file *file, const char *bytes, size_t size)
+ssize_t file_write(struct file *file, const char *bytes, size_t size)
 {
+    if (!own_fd_is_there(&file->own)) {
+        errno = file->astray != 0 ? file->astray : EBADF;
+        return -1;
+    }
     if (file->regular)
-        return write(file->fd, bytes, size);
+        return write(file->own.fd, bytes, size);
     size = whole_lines(bytes, size);
     if (file->socket)
-        return send(file->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+        return send(file->own.fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct pollfd ready = {.fd = file->own.fd, .events = POLLOUT};
     if (poll(&ready, 1, 0) == 0) { /* it may not be O_NONBLOCK */
         errno = EAGAIN;
         return -1;
     }
-    return write(file->fd, bytes, size);
+    return write(file->own.fd, bytes, size);
 }
 
 void file_wait(const struct file *file, int timeout_ms)
 {
-    struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+    struct pollfd ready = {.fd = file->own.fd, .events = POLLOUT};
     poll(&ready, 1, timeout_ms);
 }
 
 void file_close(struct file *file)
 {
-    if (file->fd >= 0)
-        close(file->fd);
-    file->fd = -1;
+    own_fd_close(&file->own);
     free(file->path);
     file->path = NULL;
 }

@@ -21,6 +21,8 @@
  *   that was renamed in the meantime may end within a line; the new one begins with that whole line.
  *   The file is renamed or removed: seen before the next piece is written, and opened by name again. If that
  *   fails the old one is used on, and the log says so, because whoever renamed it will delete it.
+ *   The application closes the descriptor, or has a file of its own under that number: seen before each write, and
+ *   opened by name again. One of the application's (`fd`) cannot be: the log says so, and the events are dropped.
  *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
  *   `flush`, or less. The line "closed" is missing then.
  *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
@@ -33,6 +35,7 @@
 #define MORTISE_TRACE_INTERNAL_H
 
 #include "errand.h"
+#include "own_fd.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -81,19 +84,17 @@ bool ring_is_half_full(const struct ring *ring); /* the producer's view */
 /* ---- file.c ---------------------------------------------------------------------------------------- */
 
 struct file {
-    char *path; /* NULL: the application's descriptor */
-    int fd;
+    char *path;        /* NULL: the application's descriptor */
+    struct own_fd own; /* none: the application has closed it, and it could not be opened again */
     bool regular, socket;
-    dev_t device;
-    ino_t inode;
     int astray; /* errno: the name is another file, which cannot be opened. 0: it is this one */
 };
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error);
-/* If the name is another file now: opens that one. True: it did. Sets `astray`. */
+/* If the name is another file now, or the descriptor is no longer ours: opens it. True: it is another file. Sets `astray`. */
 bool file_follow(struct file *file);
-/* As write(2), but never waits: -1 and EAGAIN. */
-ssize_t file_write(const struct file *file, const char *bytes, size_t size);
+/* As write(2), but never waits: -1 and EAGAIN. And never into what is not ours. */
+ssize_t file_write(struct file *file, const char *bytes, size_t size);
 /* Until it can be written, for a while. */
 void file_wait(const struct file *file, int timeout_ms);
 void file_close(struct file *file); /* frees the path too */

@@ -83,7 +83,7 @@ static mortise_status trace_open(const mortise_open_args *args, void **ctx, mort
     if (trace == NULL)
         return error->status = MORTISE_NOMEM;
     memset(trace, 0, sizeof(*trace));
-    trace->file.fd = -1;
+    trace->file.own = OWN_FD_NONE;
     errand_init(&trace->errand, args->host);
     trace->flush_ms = args->values[OPTION_FLUSH].number;
     snprintf(trace->client, sizeof(trace->client), "%s", args->client_id);

@@ -1,6 +1,7 @@
 /* test_metrics.c - the metrics observer through driver.h alone: events at chosen instants, and the exact numbers that
  * they produce in the file. metrics.py tests it among other processes. */
 #include "cost.h"
+#include "own_number.h"
 
 #include <mortise/driver.h>
 #include <suite.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MS INT64_C(1000000)
@@ -36,6 +36,7 @@ static mortise_value values[VALUES];
 static mortise_host host;
 static void *ctx;
 static const char *names_begin = "n\x01\"";
+static int64_t every_ms = 3600000;
 
 static void host_log(mortise_host *from, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -66,13 +67,13 @@ static bool load(void)
     return module != NULL;
 }
 
-/* The thread writes at the beginning and at the end: what is seen then is exact. */
+/* The thread writes at the beginning and at the end: what is seen then is exact. But for `every_ms`. */
 static void begin(void)
 {
     mortise_error error;
     host = (mortise_host){.size = sizeof(host), .log = host_log};
     values[FOLDER] = (mortise_value){.given = true, .text = folder};
-    values[EVERY] = (mortise_value){.number = 3600000};
+    values[EVERY] = (mortise_value){.number = every_ms};
     values[SLOTS] = (mortise_value){.number = 4};
     mortise_open_args args = {.size = sizeof(args),
                               .host = &host,
@@ -424,6 +425,42 @@ static void test_hangs(void)
     CU_ASSERT_FATAL(load());
 }
 
+static bool shows(void *line)
+{
+    char *text = test_file_read(path);
+    bool there = text != NULL && strstr(text, line) != NULL;
+    free(text);
+    return there;
+}
+
+static bool has_lock(void *lock)
+{
+    return number_of(lock) >= 500;
+}
+
+/* The application has a file that it locked itself under the number of the slot's lock: it stays open and locked. The slot is taken
+ * again, and nothing is counted twice. */
+static void test_number_taken(void)
+{
+    static char one[] = "mortise_asked_total" LABELS "} 1\n", lock[] = "/." STEM ".lock";
+    int own = own_file();
+    every_ms = 10;
+    fresh();
+    every_ms = 3600000;
+    SEND(ASKED, 0, 1, 0, OK);
+    CU_ASSERT_FATAL(test_poll(shows, one, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(flock(own, LOCK_EX), 0);
+    int number = number_of(lock);
+    put_under(own, number);
+    CU_ASSERT(test_poll(has_lock, lock, TEST_PATIENCE_MS));
+    char *text = end();
+    EXPECT_LINE("asked_total", "", "1");
+    free(text);
+    CU_ASSERT(own_is_locked(own));
+    expect_untouched(own, number);
+    close(own);
+}
+
 static void test_cost(void)
 {
     fresh();
@@ -450,6 +487,7 @@ int main(void)
         {"what is no file", test_no_file},
         {"a folder that is not permitted", test_not_permitted},
         {"a folder that hangs", test_hangs},
+        {"the application has its number", test_number_taken},
         {"what an event costs", test_cost},
         CU_TEST_INFO_NULL,
     };

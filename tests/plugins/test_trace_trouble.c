@@ -1,5 +1,6 @@
 /* test_trace_trouble.c - a trace whose file is renamed, whose disk is full or hangs, whose reader is slow or gone; a
- * trace that two programs write; and what is refused. */
+ * trace that two programs write; one whose descriptor the application takes; and what is refused. */
+#include "own_number.h"
 #include "trace_test.h"
 
 #include <stdatomic.h>
@@ -295,6 +296,63 @@ static void test_two(void)
     CU_ASSERT_EQUAL(story.opened + story.closed, 4);
 }
 
+static bool has_events(void *argument)
+{
+    const uint64_t *wanted = argument;
+    struct story story = {0};
+    read_file(&story, path);
+    return story.events == *wanted;
+}
+
+static void test_number_taken(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    int numbers[2], own = own_file();
+    fresh();
+    OPEN(&trace, path, -1, 64);
+    for (uint64_t i = 0; i < 2; i++) {
+        send_numbers(&trace, i * 10, (i + 1) * 10);
+        CU_ASSERT(test_poll(has_events, &(uint64_t){(i + 1) * 10}, TEST_PATIENCE_MS));
+        numbers[i] = number_of("/trace.json");
+        put_under(own, numbers[i]);
+    }
+    CU_ASSERT_NOT_EQUAL(numbers[0], numbers[1]);
+    close_trace(&trace);
+    expect_untouched(own, numbers[0]);
+    expect_untouched(own, numbers[1]);
+    close(own);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 0);
+    CU_ASSERT_EQUAL(number_of("/trace.json"), -1); /* it has closed what was its own */
+    read_file(&story, path);
+    expect_whole(&story, 20);
+}
+
+/* One without a name cannot be opened again: the log says so. */
+static void test_number_of_pipe_taken(void)
+{
+    struct trace trace;
+    struct stat end;
+    char line[1000];
+    int ends[2], own = own_file();
+    logs.value = 0;
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    CU_ASSERT_EQUAL_FATAL(fstat(ends[1], &end), 0);
+    OPEN(&trace, NULL, ends[1], 64);
+    CU_ASSERT(read(ends[0], line, sizeof(line)) > 0); /* "opened" */
+    snprintf(line, sizeof(line), "pipe:[%ju]", (uintmax_t)end.st_ino);
+    int number = number_of(line);
+    put_under(own, number);
+    send_numbers(&trace, 0, 10);
+    CU_ASSERT(test_count_wait(&logs, 1));
+    close_trace(&trace);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 2);
+    expect_untouched(own, number);
+    close(own);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void refused(const char *file, int fd, const char *wanted)
 {
     struct trace trace;
@@ -327,6 +385,8 @@ int main(void)
         {"the disk hangs", test_disk_hangs},
         {"the disk is slow", test_disk_slow},
         {"two write to one file", test_two},
+        {"the application has its number", test_number_taken},
+        {"it has that of a pipe", test_number_of_pipe_taken},
         {"refused", test_refused},
         CU_TEST_INFO_NULL,
     };

@@ -1,0 +1,82 @@
+/* own_fd.c - the next high number, and whose file is under it: see own_fd.h. */
+#include "own_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* As those of the core, below FD_SETSIZE. A descriptor in the place of another gets another number, because that may be the old
+ * number of another client's, for the same file. */
+enum { HIGH = 500, TURNS = 400, LOW = 3 };
+
+/* As high as the limit permits, and never in the place of stdin, stdout or stderr, to which others write. */
+static int move_up(int fd)
+{
+    static atomic_uint next;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH + (int)(atomic_fetch_add(&next, 1) % TURNS));
+    if (high < 0)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+    if (high < 0)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, LOW);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+/* Does not ask the server of a network file system, which may hang. */
+static int look(int fd, struct own_fd *found)
+{
+    struct statx about;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &about) != 0)
+        return -1;
+    *found = (struct own_fd){.fd = fd,
+                             .device = makedev(about.stx_dev_major, about.stx_dev_minor),
+                             .inode = (ino_t)about.stx_ino};
+    return 0;
+}
+
+bool own_fd_take(struct own_fd *own, int fd)
+{
+    *own = OWN_FD_NONE;
+    if (fd < 0)
+        return false;
+    fd = move_up(fd);
+    if (look(fd, own) == 0)
+        return true;
+    int cause = errno;
+    if (cause != EBADF)
+        close(fd);
+    errno = cause;
+    return false;
+}
+
+bool own_fd_is_there(struct own_fd *own)
+{
+    struct own_fd found;
+    bool there = own->fd >= 0;
+    if (there)
+        there = look(own->fd, &found) == 0 ? own_fd_is_same_file(own, &found) : errno != EBADF;
+    if (there)
+        return true;
+    own->fd = -1;
+    errno = EBADF;
+    return false;
+}
+
+void own_fd_close(struct own_fd *own)
+{
+    int cause = errno;
+    if (own_fd_is_there(own))
+        close(own->fd);
+    own->fd = -1;
+    errno = cause;
+}
+
+bool own_fd_is_same_file(const struct own_fd *one, const struct own_fd *other)
+{
+    return one->device == other->device && one->inode == other->inode;
+}
