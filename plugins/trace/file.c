@@ -46,12 +46,12 @@ mortise_status file_open(struct file *file, const char *path, int fd, mortise_er
     *file = (struct file){.path = path != NULL ? strdup(path) : NULL, .own = OWN_FD_NONE};
     if (path != NULL && file->path == NULL)
         return error->status = MORTISE_NOMEM;
-    if (take(file, path != NULL ? open(path, FLAGS | O_CREAT, 0640) : reopened(fd)))
+    if (take(file, path != NULL ? path_open(path, FLAGS | O_CREAT) : reopened(fd)))
         return MORTISE_OK;
     error->native = errno;
     if (path != NULL)
         snprintf(error->message, sizeof(error->message), "the trace cannot be written to %s: %s",
-                 path, strerror(errno));
+                 path, path_why(error->native));
     else
         snprintf(error->message, sizeof(error->message),
                  "the trace cannot be written to descriptor %d: %s", fd, strerror(errno));
@@ -67,7 +67,7 @@ bool file_follow(struct file *file)
     struct own_fd before = file->own;
     bool same = stat(file->path, &status) == 0 && status.st_dev == before.device &&
                 status.st_ino == before.inode;
-    bool opened = !(there && same) && take(file, open(file->path, FLAGS | O_CREAT, 0640));
+    bool opened = !(there && same) && take(file, path_open(file->path, FLAGS | O_CREAT));
     file->astray = (there && same) || opened ? 0 : errno;
     if (!opened)
         return false;

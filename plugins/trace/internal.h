@@ -5,6 +5,7 @@
  *   writer.c   the thread that takes events out and writes them
  *   line.c     an event as a line of JSON
  *   file.c     where the lines go: a file by name, opened again when the name is another file; or a descriptor
+ *   path.c     opens a file by its name, but none that another user has put there
  *
  *   caller (core lock held) ──▶ ring ──▶ writer ──▶ text ──▶ file
  *
@@ -80,6 +81,13 @@ const struct record *ring_look(struct ring *ring);
 void ring_drop(struct ring *ring, const struct record *record);
 bool ring_is_empty(const struct ring *ring);
 bool ring_is_half_full(const struct ring *ring); /* the producer's view */
+
+/* ---- path.c ---------------------------------------------------------------------------------------- */
+
+/* As open(2); -1 and EPERM for a symbolic link or file of another user than root or this one, and for a file with several names. */
+int path_open(const char *name, int flags);
+/* The cause, in words. */
+const char *path_why(int cause);
 
 /* ---- file.c ---------------------------------------------------------------------------------------- */
 

@@ -65,7 +65,7 @@ static void complain(struct trace *trace)
     int cause = errno;
     if (!trace->failing)
         errand_log(&trace->errand, 4, "the trace cannot be written: %s; tried again",
-                   strerror(cause));
+                   path_why(cause));
     trace->failing = true;
 }
 
@@ -79,7 +79,7 @@ static void follow(struct trace *trace)
     if (file->astray != 0 && !was_astray && file->own.fd >= 0) /* else there is more to say */
         errand_log(&trace->errand, 4,
                    "the trace cannot be opened again: %s; the renamed file is written on: %s",
-                   strerror(file->astray), file->path);
+                   path_why(file->astray), file->path);
     else if (file->astray == 0 && was_astray)
         errand_log(&trace->errand, 4, "the trace is written under its name again: %s", file->path);
 }

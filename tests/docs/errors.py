@@ -31,7 +31,7 @@ DEFINITIONS = set("""
     file_failed file_open find_ways hello_problem host_problem hosts_read is_possible link_await link_tls_problem
     link_tls_reason load_failed locks_record looked meanings metrics_open mortise_status_text mpy_slot_error
     nodes_problem note_sentinels obstacle on_header on_hello on_stream_close op_fail_few op_fail_odd open_client_of open_handle
-    plain_read primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only
+    path_why plain_read primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only
     read_path read_replies read_secret read_seeds readers_admit redirected refuse refused release request_was_read
     request_write row_sound run say_silent schema_sound send_copy sentinel_choose shared_mismatch
     take_layout take_record take_schema take_socket take_variables text_of tls_context_new tls_handshake tls_read

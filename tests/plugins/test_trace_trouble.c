@@ -360,6 +360,82 @@ static void refused(const char *file, int fd, const char *wanted)
     CU_ASSERT_PTR_NOT_NULL(strstr(trace.error.message, wanted));
 }
 
+/* What goes on to work: links of one's own, also to a descriptor, and what is no regular file, whoever owns it. */
+static void test_links(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    char link[320], target[64];
+    int ends[2];
+    fresh();
+    snprintf(link, sizeof(link), "%s/link", folder);
+    CU_ASSERT_EQUAL_FATAL(symlink("trace.json", link), 0);
+    OPEN(&trace, link, -1, 64);
+    send_numbers(&trace, 0, 10);
+    close_trace(&trace);
+    read_file(&story, path);
+    expect_whole(&story, 10);
+    CU_ASSERT_EQUAL(unlink(link), 0);
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    snprintf(target, sizeof(target), "/proc/self/fd/%d", ends[1]);
+    CU_ASSERT_EQUAL_FATAL(symlink(target, link), 0);
+    OPEN(&trace, link, -1, 64);
+    send_numbers(&trace, 0, 10);
+    close_trace(&trace);
+    close(ends[1]);
+    FILE *reader = fdopen(ends[0], "r");
+    story = (struct story){0};
+    read_stream(&story, reader);
+    fclose(reader);
+    expect_whole(&story, 10);
+    CU_ASSERT_EQUAL(unlink(link), 0);
+    OPEN(&trace, "/dev/null", -1, 64);
+    close_trace(&trace);
+}
+
+static void plant_link(const char *target, const char *name)
+{
+    CU_ASSERT_EQUAL_FATAL(symlink(target, name), 0);
+    CU_ASSERT_EQUAL_FATAL(lchown(name, 4711, 4711), 0);
+}
+
+/* By another user, who can write the folder: the trace does not write to the file that it leads to. */
+static void test_planted(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    char alias[320], moved[320];
+    fresh();
+    snprintf(alias, sizeof(alias), "%s/alias", folder);
+    snprintf(moved, sizeof(moved), "%s/moved.json", folder);
+    CU_ASSERT_FATAL(test_file_write(other_path, "text"));
+    CU_ASSERT_EQUAL_FATAL(link(other_path, path), 0);
+    refused(path, -1, "several names");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    if (geteuid() != 0)
+        return; /* only root can make what is another user's */
+    plant_link(other_path, path);
+    refused(path, -1, "of another user");
+    CU_ASSERT_EQUAL_FATAL(symlink("trace.json", alias), 0);
+    refused(alias, -1, "of another user");
+    CU_ASSERT_EQUAL(unlink(alias), 0);
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    CU_ASSERT(test_file_write(path, "") && chown(path, 4711, 4711) == 0);
+    refused(path, -1, "of another user");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    OPEN(&trace, path, -1, 64);
+    CU_ASSERT(wait_size(path, 1));
+    plant_link(other_path, alias);
+    CU_ASSERT(rename(path, moved) == 0 && rename(alias, path) == 0); /* while it is written */
+    send_numbers(&trace, 0, 10);
+    CU_ASSERT(test_count_wait(&logs, 1));
+    close_trace(&trace);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 1);
+    CU_ASSERT_EQUAL(size_of(other_path), 4);
+    read_file(&story, moved);
+    expect_whole(&story, 10);
+}
+
 static void test_refused(void)
 {
     refused(NULL, -1, "[trace] needs path or fd");
@@ -387,6 +463,8 @@ int main(void)
         {"two write to one file", test_two},
         {"the application has its number", test_number_taken},
         {"it has that of a pipe", test_number_of_pipe_taken},
+        {"links", test_links},
+        {"planted by another user", test_planted},
         {"refused", test_refused},
         CU_TEST_INFO_NULL,
     };
