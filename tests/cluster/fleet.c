@@ -142,13 +142,7 @@ mortise_client *fleet_open_by(struct fleet *fleet, const char *core, const char 
 
 int64_t fleet_calls(struct fleet *fleet, int node, const char *command)
 {
-    char key[64];
-    snprintf(key, sizeof key, "\ncmdstat_%s:calls=", command);
-    redisReply *reply = ask(&fleet->node[node], "INFO commandstats");
-    const char *at = reply && reply->str ? strstr(reply->str, key) : NULL;
-    int64_t calls = at ? strtoll(at + strlen(key), NULL, 10) : 0;
-    freeReplyObject(reply);
-    return calls;
+    return calls_of(&fleet->node[node], command);
 }
 
 int64_t fleet_listener(struct fleet *fleet, int node)

@@ -51,6 +51,8 @@ int64_t ask_number(struct server *server, const char *format, ...);
 bool ask_is(struct server *server, const char *wanted, const char *format, ...);
 /* Returns a number of INFO, for example "total_connections_received". -1: there is none. */
 int64_t info_number(struct server *server, const char *section, const char *key);
+/* Returns how often the server has executed this command; in small letters. */
+int64_t calls_of(struct server *server, const char *command);
 /* Returns how many leases hold the lock of this name (below "mortise:"), according to the keys: one for a string; the
  * grants or the count of a hash. 0: it is free. -1: no answer. */
 int holds(struct server *server, const char *name);

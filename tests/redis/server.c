@@ -240,6 +240,17 @@ int holds(struct server *server, const char *name)
     return count;
 }
 
+int64_t calls_of(struct server *server, const char *command)
+{
+    char words[64];
+    snprintf(words, sizeof words, "\ncmdstat_%s:calls=", command);
+    redisReply *reply = ask(server, "INFO commandstats");
+    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
+    int64_t calls = at ? strtoll(at + strlen(words), NULL, 10) : 0;
+    freeReplyObject(reply);
+    return calls;
+}
+
 int64_t pttl(struct server *server, const char *name)
 {
     return ask_number(server, "PTTL mortise:%s", name);

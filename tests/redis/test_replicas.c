@@ -27,17 +27,6 @@ static void freeze_replicas(const char *verb)
     house_do(&house, verb, 2);
 }
 
-static int64_t calls_of_wait(void)
-{
-    redisReply *reply = ask(&house.server, "INFO commandstats");
-    const char *at = reply && reply->str ? strstr(reply->str, "cmdstat_wait:calls=") : NULL;
-    long long calls = 0;
-    if (at)
-        sscanf(at, "cmdstat_wait:calls=%lld", &calls);
-    freeReplyObject(reply);
-    return calls;
-}
-
 /* ---- had ------------------------------------------------------------------------------------------------------- */
 
 static bool replica_has(int member, const char *name)
@@ -121,10 +110,10 @@ static void test_handed_over(void)
         pending_start(&pending, client, "handed over",
                       MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .no_renew = true));
         CHECK(wait_queue(&house.server, "handed over", 1));
-        int64_t calls = calls_of_wait();
+        int64_t calls = calls_of(&house.server, "wait");
         give(lease);
         EXPECT(OK, pending_join(&pending));
-        CHECK(calls_of_wait() > calls);
+        CHECK(calls_of(&house.server, "wait") > calls);
         CHECK(queue_length(&house.server, "handed over") == 0);
         CHECK(replica_has(1, "handed over") && replica_has(2, "handed over"));
         CHECK(is_covered(&house.server, "handed over", pending.lease));
@@ -291,7 +280,7 @@ static void test_together(void)
     mortise_client *client = open_house(NULL, "min_replicas = 1\nreplica_timeout = 1s\n");
     CHECK(wait_works(client));
     freeze_replicas("freeze");
-    int64_t before = calls_of_wait();
+    int64_t before = calls_of(&house.server, "wait");
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "together-%d", i);
         pendings[i] = PENDING_INIT;
@@ -302,7 +291,7 @@ static void test_together(void)
         EXPECT(UNREACHABLE, pending_join(&pendings[i]));
         CHECK(holds(&house.server, name) == 0);
     }
-    int64_t calls = calls_of_wait() - before;
+    int64_t calls = calls_of(&house.server, "wait") - before;
     CHECK(calls >= 1 && calls <= MANY / 2);
     freeze_replicas("thaw");
     close_client(client);

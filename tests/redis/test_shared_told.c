@@ -76,21 +76,9 @@ static void test_told_early(void)
     }
 }
 
-/* How often the server has executed it. */
-static int64_t calls_of(const char *command)
-{
-    char words[40];
-    snprintf(words, sizeof words, "cmdstat_%s:calls=", command);
-    redisReply *reply = ask(&server, "INFO commandstats");
-    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
-    int64_t count = at ? strtoll(at + strlen(words), NULL, 10) : 0;
-    freeReplyObject(reply);
-    return count;
-}
-
 static bool has_told(void *before)
 {
-    return calls_of("publish") > *(int64_t *)before;
+    return calls_of(&server, "publish") > *(int64_t *)before;
 }
 
 /* They queue behind a writer, and may not share: who asks takes out the place of the next one, and tells it. They do not make each
@@ -113,12 +101,12 @@ static void go_round(const struct way *way)
         pending_start(&readers[i], poor[i], scene.name, SHARED(.wait_ms = -1, .ttl_ms = LONG_MS));
         scene_wait(&scene, i + 2);
     }
-    int64_t told = calls_of("publish"), began_ms = test_now_ms();
+    int64_t told = calls_of(&server, "publish"), began_ms = test_now_ms();
     EXPECT(OK, mortise_cancel(gone, writer.request));
     EXPECT(CANCELED, pending_join(&writer));
     CHECK(test_poll(has_told, &told, TEST_PATIENCE_MS));
     CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + 5));
-    told = calls_of("publish") - told;
+    told = calls_of(&server, "publish") - told;
     CHECK(told <= 20 + (test_now_ms() - began_ms) / 20);
     CHECK(ask_is(&server, "OK", "ACL SETUSER poor +zadd"));
     for (int i = 0; i < READERS; i++)

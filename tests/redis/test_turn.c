@@ -65,20 +65,19 @@ static void call(void *argument)
     atomic_fetch_add(&contest->finished, 1);
 }
 
-/* So often in this section of INFO; 0: it is not there. */
-static int64_t counted(const char *section, const char *key)
+static int64_t refused_for_memory(void)
 {
-    redisReply *reply = ask(&server, "INFO %s", section);
-    const char *place = reply && reply->str ? strstr(reply->str, key) : NULL;
-    int64_t number = place ? strtoll(place + strlen(key), NULL, 10) : 0;
+    static const char words[] = "errorstat_OOM:count=";
+    redisReply *reply = ask(&server, "INFO errorstats");
+    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
+    int64_t count = at ? strtoll(at + sizeof words - 1, NULL, 10) : 0;
     freeReplyObject(reply);
-    return number;
+    return count;
 }
 
 static int64_t scripts_called(void)
 {
-    return counted("commandstats", "cmdstat_evalsha:calls=") +
-           counted("commandstats", "cmdstat_eval:calls=");
+    return calls_of(&server, "evalsha") + calls_of(&server, "eval");
 }
 
 static void run(struct contest *contest, void *(*trouble)(void *contest))
@@ -149,7 +148,7 @@ static void *forget(void *argument)
 static bool was_refused(void *argument)
 {
     struct contest *contest = argument;
-    return contest->finished == CALLERS || counted("errorstats", "errorstat_OOM:count=") > 0;
+    return contest->finished == CALLERS || refused_for_memory() > 0;
 }
 
 static void *fill(void *argument)

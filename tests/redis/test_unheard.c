@@ -32,12 +32,7 @@ static bool is_said(void *unused)
 
 static int64_t scripts_at_server(void)
 {
-    static const char words[] = "cmdstat_evalsha:calls=";
-    redisReply *reply = ask(&server, "INFO commandstats");
-    const char *at = reply && reply->str ? strstr(reply->str, words) : NULL;
-    int64_t count = at ? strtoll(at + sizeof words - 1, NULL, 10) : 0;
-    freeReplyObject(reply);
-    return count;
+    return calls_of(&server, "evalsha");
 }
 
 static struct fake fake;

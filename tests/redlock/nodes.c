@@ -164,15 +164,9 @@ uint64_t last_token(struct nodes *nodes, int node, const char *name)
 
 int64_t nodes_commands(struct nodes *nodes, const char *command)
 {
-    char key[64];
     int64_t sum = 0;
-    snprintf(key, sizeof key, "cmdstat_%s:calls=", command);
-    for (int i = 0; i < nodes->count; i++) {
-        redisReply *reply = ask(&nodes->node[i], "INFO commandstats");
-        const char *at = reply && reply->str ? strstr(reply->str, key) : NULL;
-        sum += at ? strtoll(at + strlen(key), NULL, 10) : 0;
-        freeReplyObject(reply);
-    }
+    for (int i = 0; i < nodes->count; i++)
+        sum += calls_of(&nodes->node[i], command);
     return sum;
 }
 
