@@ -8,7 +8,7 @@
 #define MORTISE_CORE_BASE_HIGH_FD_H
 
 #define HIGH_FD 500    /* and below FD_SETSIZE, for applications that use select() */
-#define HIGH_TURNS 400 /* so many numbers, less those that are taken or above the limit. Then they begin again */
+#define HIGH_TURNS 400 /* numbers, less those that are taken; then they begin again */
 
 /* The same descriptor with a high number, if the limit on numbers permits one. -1 for -1. */
 int high_fd(int fd);

@@ -219,8 +219,8 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
     if (!wished && !driver->inbox_ready)
         pubsub_want_inbox(driver);
     if (placed && seat->gone_ns == sent_ns) /* told() came before this answer */
-        due_ns = smaller(again_ns(driver, seat),
-                         now + smaller(at_latest_ms, op->ttl_ms) * NS_PER_MS);
+        due_ns =
+            smaller(again_ns(driver, seat), now + smaller(at_latest_ms, op->ttl_ms) * NS_PER_MS);
     else if (wished || !driver->inbox_ready) /* else the inbox has come in between */
         due_ns = now + refresh_ms(driver, op, wished && !placed, at_latest_ms) * NS_PER_MS;
     seat_set_due(driver, seat, due_ns);

@@ -389,9 +389,9 @@ static void expect_taken(mortise_lease *lease)
     mortise_error error;
     CU_ASSERT_EQUAL(mortise_release(lease, &error), MORTISE_INDETERMINATE);
     CU_ASSERT_EQUAL(error.status, MORTISE_INDETERMINATE);
-    CU_ASSERT_STRING_EQUAL(
-        error.message, "release \"a\": a reply was lost, and a later try found the lease lost, "
-                       "or another holder, which may have overlapped");
+    CU_ASSERT_STRING_EQUAL(error.message,
+                           "release \"a\": a reply was lost, and a later try found the lease lost, "
+                           "or another holder, which may have overlapped");
 }
 
 /* The same if another caller acquired the name in between: the result is different, and that claim is not touched (R3). */

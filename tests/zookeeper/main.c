@@ -59,6 +59,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < sizeof sets / sizeof sets[0]; i++)
         if (strcmp(sets[i].name, argv[1]) == 0)
             return run_set(&sets[i], only);
-    fprintf(stderr, "usage: %s nodes|cuts|sessions|states|rests|ensemble|follower [only=TEXT]\n", argv[0]);
+    fprintf(stderr, "usage: %s nodes|cuts|sessions|states|rests|ensemble|follower [only=TEXT]\n",
+            argv[0]);
     return 64;
 }
