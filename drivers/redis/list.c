@@ -268,8 +268,8 @@ static bool is_of_another_type(const redisReply *reply)
     return memmem(reply->str, reply->len, "WRONGTYPE ", 10) != NULL;
 }
 
-/* If nobody shares it any more, or some of its keys are at another node or of another type, the name is told with what was seen
- * first. */
+/* If nobody shares the lock any more, or some of its keys are on another node or of another type, the list has what the first look
+ * saw. */
 static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;

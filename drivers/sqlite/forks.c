@@ -7,8 +7,8 @@
  * does not touch the parent's locks.
  *
  * It is only safe if no thread was in the middle of a call when the process was forked, so fork() waits for
- * them. Most calls are short; but one that opens the file waits while others have it locked (a few times busy_timeout, and a tenth of a second, at
- * most), and one that copies the log waits for the disk. Knows nothing of ops and rows. */
+ * them. Most calls are short; but one that opens the file waits while others have it locked (at most a few times busy_timeout,
+ * and a tenth of a second), and one that copies the log waits for the disk. Knows nothing of ops and rows. */
 #include "driver.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
--- A page of the locks whose names begin with a prefix, and their holders. Of one beside which a key is of another type it is told
--- that it is shared, and not by whom: the others are to be told.
+-- A page of the locks whose names begin with a prefix, and their holders. If a key beside a lock is of another type, the page says
+-- that the lock is shared, but not by whom: an error would hide the other locks.
 -- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, holder as in look}, ...}; not told by whom: {remaining ms, marker, "0", nil}
 -- include look
 local pattern = string.gsub(ARGV[2], '[%*%?%[%]%^\\]', '\\%0') .. '*'

@@ -178,8 +178,8 @@ local function shared(lock, queue, hash, now)
     end
     -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
     -- another is told to ask again (token 0), and is refused then: it must not hold up the others. Nor must an exclusive one whose
-    -- client is gone. One that cannot be added, or has no token left, is told, too, and is the last. A place of a grant that holds is
-    -- taken out: its acquire was executed twice. True: it was `self`'s turn, whose place is taken out.
+    -- client is gone. If one cannot be added, or no token is left for it, it is told, too, and nobody behind it is let in. A place of a
+    -- grant that holds is taken out: its acquire was executed twice. True: it was `self`'s turn, whose place is taken out.
     function s.admit(tokens, self)
         local place, given = next_place('lindex', queue, '0'), nil
         while place do
@@ -215,8 +215,8 @@ local function shared(lock, queue, hash, now)
         end
         return false, given
     end
-    -- Somebody has left the queue: others behind it may share. They ask themselves, where its user may not see who shares, or
-    -- where that is not to be told, as another program has made one of the keys.
+    -- Somebody has left the queue: others behind it may share. They have to ask by themselves if its user may not read who
+    -- shares, or if that cannot be read, because another program has made one of the keys.
     function s.let_in(tokens)
         local done, refused = pcall(function()
             if s.open() == 'shared' then
