@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """commands.py TREE - runs the commands, programs and configs of README.md and docs/install.md, in their order and word by
 word, in TREE, a fresh copy of the source. It changes /usr, /etc and /var, so commands.sh creates a root directory for it. It
-leaves out only what another test does: cpack (tests/packages). It needs no sudo, because it runs as root there."""
+leaves out only what another test does: cpack (tests/packages). It needs no sudo, because it runs as root there.
+
+A file that the build of the tests has compiled by the same command, but for optimisation, debug information, hardening and warnings,
+is not compiled again: its object is taken from there. With MORTISE_NIGHTLY=1 all files are compiled."""
+import fnmatch
+import json
 import os
 import re
 import shutil
@@ -10,6 +15,7 @@ import sys
 
 tree = sys.argv[1]
 home = os.path.join(tree, "home")
+source, build = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
 environment = {"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
                "USER": "root", "LANG": "C.UTF-8"}
 LEFT_OUT = {"(cd build-quickstart && cpack)"}
@@ -22,6 +28,25 @@ STEPS = {
     "mortise status nightly": r"^nightly\tfree",
     "mortise check": r"(?s)/srv/mortise/locks\.db",
 }
+# Words in which two commands of the compiler may differ: the same program comes of both.
+UNLIKE = ["-[OgW]*", "-M[DTF]", "*.o", "*.o.d", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=*"]
+COMPILER = f"""#!/bin/sh
+command='' last='' object=''
+for word; do
+    case $word in
+    {" | ".join(UNLIKE)}) ;;
+    *) command="$command $word" ;;
+    esac
+    [ "$last" != -o ] || object=$word
+    last=$word
+done
+if [ -f "$HOME/made$PWD/$object" ]; then
+    {{ read -r as && read -r made; }} <"$HOME/made$PWD/$object"
+    [ " $as" != "$command" ] || exec cp "$made" "$object"
+fi
+# What is built is neither measured nor checked: so the compiler takes a third of the time.
+exec /usr/bin/cc "$@" -O0 -g0 -w
+"""
 
 
 def run(command, pattern, where=tree):
@@ -36,6 +61,23 @@ def write(path, text, mode=0o644):
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     os.chmod(path, mode)
+
+
+def remember_objects():
+    """For COMPILER: a file for each object of the build of the tests, at its place in the other build: the command, the object."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        text = file.read()
+    unlike = re.compile("|".join(map(fnmatch.translate, UNLIKE)))
+    there = text.replace(build, f"{tree}/build-quickstart").replace(source, tree)
+    for one, other in zip(json.loads(text), json.loads(there)):
+        words = re.sub(r"\\(.)", r"\1", other["command"]).split()  # a word in quotes fits nothing, and is compiled
+        name = words[words.index("-o") + 1]
+        words = [word for word in words if not unlike.match(word)]
+        while not words[0].startswith("-"):  # the compiler, and what starts it
+            del words[0]
+        made = f"{one['directory']}/{name}"
+        if os.path.exists(made):
+            write(f"{home}/made{other['directory']}/{name}", f"{' '.join(words)}\n{made}\n")
 
 
 def blocks(readme):
@@ -83,8 +125,9 @@ for page in ("README.md", "docs/install.md"):
     with open(os.path.join(tree, page), encoding="utf-8") as file:
         readme += file.read()
 write(os.path.join(home, "sudo"), '#!/bin/sh\nexec "$@"\n', 0o755)
-# What is built is neither measured nor checked: so the compiler takes a third of the time.
-write(os.path.join(home, "cc"), '#!/bin/sh\nexec /usr/bin/cc "$@" -O0 -g0 -w\n', 0o755)
+write(os.path.join(home, "cc"), COMPILER, 0o755)
+if os.environ.get("MORTISE_NIGHTLY") != "1":
+    remember_objects()
 write(os.path.join(home, "backup.sh"), "#!/bin/sh\necho backed up\n", 0o755)
 found = shutil.which("mortise", path=environment["PATH"])
 assert not found, f"{found} is there already: nothing would be proved"
