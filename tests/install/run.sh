@@ -99,8 +99,9 @@ done
 for component in library dev; do
     "$cmake" --install "$build" --prefix "$work/alone" --component "$component" >"$log" 2>&1 || fail "cmake --install --component failed"
 done
-cp -R "$here/consumer" "$work/alone_consumer"
-configure alone_consumer "-DCMAKE_PREFIX_PATH=$work/alone" -DMODULES=OFF || fail "find_package(Mortise) failed where no driver is installed"
+configure consumer -UMortise_DIR -UWANTED "-DCMAKE_PREFIX_PATH=$work/alone" -DMODULES=OFF ||
+    fail "find_package(Mortise) failed where no driver is installed"
+grep -q -F "Mortise_DIR:PATH=$work/alone/" "$work/consumer/build/CMakeCache.txt" || fail "find_package(Mortise) found another Mortise"
 
 # The flags of pkg-config are words for a shell: a space in the prefix is escaped in them.
 pkg_config() {
@@ -108,12 +109,15 @@ pkg_config() {
 }
 flags=$(pkg_config --cflags --libs mortise) || fail "pkg-config failed"
 by_pkg_config() {
-    eval "\"\$1\" \"\$work/consumer/$2\" -o \"\$work/by-pkg-config\" $3 $flags" >"$log" 2>&1 ||
+    eval "\"\$1\" \"\$work/consumer/$2\" -o \"\$work/by-pkg-config\" $flags" >"$log" 2>&1 ||
         fail "$2 does not build with: $flags"
     LD_LIBRARY_PATH=$libdir consumer "$work/by-pkg-config"
 }
-by_pkg_config "$compiler" consumer.c ''
-by_pkg_config "$cxx" consumer_cxx.cpp -std=c++17
+by_pkg_config "$compiler" consumer.c
+# In C++ the flags have to find the headers and to link; to compile all of them once more takes longer than anything else here.
+eval "\"\$cxx\" -std=c++17 -Werror -E \"\$work/consumer/consumer_cxx.cpp\" -o \"\$work/headers\" $flags" >"$log" 2>&1 ||
+    fail "mortise.hpp is not found with: $flags"
+by_pkg_config "$cxx" build/CMakeFiles/consumer_cxx.dir/consumer_cxx.cpp.o
 version=$("$prefix/bin/mortise" --version | sed -n '1s/^[^0-9]*\([0-9.]*\).*/\1/p')
 [ "$(pkg_config --modversion mortise)" = "$version" ] || fail "pkg-config says another version than mortise"
 told=''
