@@ -16,7 +16,7 @@ set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 # The order: the longest begin first (these), and tests that compute (BUSY), one at a time; then the other long ones, a minute and
 # half a minute; then the rest of the families that start servers or processes. The short ones
 # are left for the end, so that no processor waits for one long test.
-set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill zookeeper.states zookeeper.nodes faults.postgres
+set(MORTISE_LONG_TESTS migration.drill-faults migration.drill zookeeper.states zookeeper.nodes faults.postgres
     conformance.postgres-pgbouncer conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both)
 set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.zookeeper.3 conformance.zookeeper.4 conformance.etcd.1 conformance.etcd.2
     conformance.mysql.1 conformance.mysql.2 conformance.postgres.1 conformance.postgres.2 conformance.postgres-pooler
@@ -28,7 +28,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
     cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
     faults.postgres_ways command.run_end command.run_loss command.run_unanswered command.migrate_refusals interop.rights torture.redis-power
     torture.redlock-clock torture.migrate torture.migrate-old torture.migrate-new torture.mysql torture.zookeeper
-    plugins.migrate plugins.migrate_crowd plugins.migrate_floor python.suite docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
+    plugins.migrate plugins.migrate_crowd plugins.migrate_floor python.suite docs.commands docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
 set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
