@@ -51,9 +51,17 @@ static void place_begin(struct place *place)
     bench_pin(place->cpu);
     mysql_record(place->url, "cycle", &place->statements);
     place->bare = mysql_bare(place->url, NULL);
+    mysql_set_alike(place->bare, &place->statements);
     place->client = bench_open(place->url);
     bench_release(bench_acquire(place->client, "cycle", NULL));
     bench_pin(bench.cpu);
+}
+
+static bool is_set_alike(const struct place *place)
+{
+    return mysql_number(place->bare, "SELECT variable_value='READ-COMMITTED' FROM "
+                                     "information_schema.session_variables WHERE variable_name IN "
+                                     "('TX_ISOLATION','TRANSACTION_ISOLATION') LIMIT 1") == 1;
 }
 
 static void place_end(struct place *place)
@@ -196,6 +204,8 @@ int main(int argc, char **argv)
                 BENCH_AT_LEAST, 4);
     bench_check("mysql_waiter_cost", "statements of a waiting client each second", all[WAITER],
                 NULL, BENCH_AT_MOST, 2);
+    bench_proof("mysql_set_alike", "the bare session is isolated as the driver's",
+                is_set_alike(&on_one) && is_set_alike(&at_large));
     place_end(&on_one);
     place_end(&at_large);
     return bench_end();

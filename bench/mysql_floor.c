@@ -15,8 +15,9 @@ MYSQL *mysql_bare(const char *url, const char *user)
     MYSQL *mysql = mysql_init(NULL);
     if (sscanf(url, "mysql://%63[^@]@%127[^:]:%u/%63[^?]", given, host, &port, database) != 4)
         bench_die("not mysql://user@host:port/database: %s", url);
-    if (mysql == NULL || mysql_real_connect(mysql, host, user != NULL ? user : given, "", database,
-                                            port, NULL, CLIENT_FOUND_ROWS) == NULL)
+    if (mysql == NULL || mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") != 0 ||
+        mysql_real_connect(mysql, host, user != NULL ? user : given, "", database, port, NULL,
+                           CLIENT_FOUND_ROWS) == NULL)
         bench_die("%s", mysql != NULL ? mysql_error(mysql) : "out of memory");
     return mysql;
 }
@@ -61,13 +62,27 @@ static void logged(MYSQL *mysql, const char *column, const char *name, char *sta
     first_value(mysql, query, statement, size);
 }
 
+/* The driver sends its settings, and what it wants to know, in one packet; here each is a statement of its own. */
+void mysql_set_alike(MYSQL *mysql, const struct mysql_statements *statements)
+{
+    for (const char *text = statements->settings; *text != '\0';) {
+        size_t len = strcspn(text, ";");
+        run(mysql, text, len);
+        text += len + strspn(text + len, ";");
+    }
+}
+
 void mysql_record(const char *url, const char *name, struct mysql_statements *statements)
 {
     MYSQL *root = mysql_bare(url, "root");
     char give[2048];
+    set(root, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON");
     mortise_client *client = bench_open(url);
     bench_release(bench_acquire(client, name, NULL)); /* makes the table and the row */
-    set(root, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON");
+    first_value(root,
+                "SELECT REGEXP_SUBSTR(argument,'^(SET SESSION [^;]*;)+') FROM mysql.general_log "
+                "WHERE argument LIKE 'SET SESSION %' LIMIT 1",
+                statements->settings, sizeof(statements->settings));
     set(root, "TRUNCATE mysql.general_log");
     bench_release(bench_acquire(client, name, NULL));
     logged(root, "version", name, statements->take, sizeof(statements->take));

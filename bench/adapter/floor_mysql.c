@@ -43,6 +43,7 @@ static void cycle(void *worker, const char *name)
         pthread_mutex_lock(&learning);
         mysql_record(address, own->name, &own->statements);
         pthread_mutex_unlock(&learning);
+        mysql_set_alike(own->mysql, &own->statements);
         own->learnt = true;
     }
     mysql_floor_cycle(own->mysql, &own->statements);

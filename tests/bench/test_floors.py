@@ -2,6 +2,8 @@
 """test_floors.py BENCH PROGRAMS - that mortise-bench runs the programs of bench/ and reads what they write; never how fast anything
 was. BENCH is the folder bench/ of the tree, PROGRAMS that of the build."""
 
+import json
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -14,6 +16,8 @@ sys.path.insert(0, str(BENCH))
 
 from mortise_bench import floors, parts  # noqa: E402
 from mortise_bench.servers import NotHere  # noqa: E402
+
+NO_SERVER = 77  # what a program ends with that cannot start its server
 
 
 class Programs(unittest.TestCase):
@@ -42,6 +46,18 @@ class Programs(unittest.TestCase):
         least, most, target = ratio["least"], ratio["most"], ratio["target"]  # of two rounds both decide
         self.assertEqual(ratio["verdict"], "met" if most <= target else "missed" if least > target else "not decided")
         self.assertEqual(len(list(floors.table_rows(told))), len(told["series"]) + len(told["checks"]))
+
+    @unittest.skipUnless((PROGRAMS / "mysql").exists(), "no libmariadb in this build")
+    def test_the_floor_of_mysql_is_set_as_the_driver(self):
+        """Otherwise it is slower than the driver, whose sessions read committed rows only."""
+        path = self.folder / "figures"
+        command = [PROGRAMS / "mysql", "--quick", "--only", "bare_mysql_cycle", "--folder", self.folder, "--json", path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == NO_SERVER:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        checks = {check["check"]: check["verdict"] for check in json.loads(path.read_text(encoding="utf-8"))["checks"]}
+        self.assertEqual(checks["mysql_set_alike"], "met")
 
     def test_one_that_fails_says_why(self):
         self.planted("echo 'the clock stands still' >&2; exit 3")
