@@ -288,11 +288,30 @@ static void warm_up(struct bench_case *cases, size_t count)
                 cases[i].measure(&cases[i], bench.seconds / 4);
 }
 
+/* Into an order of its own for each round, the same in each run: no case always stands behind the one that leaves the server
+ * most to do. */
+static void shuffle(size_t *order, size_t count, unsigned short state[3])
+{
+    for (size_t left = count; left > 1; left--) {
+        size_t at = (size_t)nrand48(state) % left, taken = order[at];
+        order[at] = order[left - 1];
+        order[left - 1] = taken;
+    }
+}
+
 void bench_rounds(struct bench_case *cases, size_t count)
 {
+    unsigned short state[3] = {0};
+    size_t order[SERIES_MAX]; /* each case has a series */
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
     warm_up(cases, count);
-    for (int round = 0; round < bench.rounds; round++)
-        for (size_t i = 0; i < count; i++)
-            if (is_wanted(&cases[i]))
-                bench_add(cases[i].series, cases[i].measure(&cases[i], bench.seconds));
+    for (int round = 0; round < bench.rounds; round++) {
+        shuffle(order, count, state);
+        for (size_t i = 0; i < count; i++) {
+            struct bench_case *one = &cases[order[i]];
+            if (is_wanted(one))
+                bench_add(one->series, one->measure(one, bench.seconds));
+        }
+    }
 }

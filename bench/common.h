@@ -1,7 +1,7 @@
 /* common.h - what the benchmarks share: rounds, medians, ratios, a table, a JSON file.
  *
- * A benchmark has *series* (one figure per round) that are taken in turn, A B C A B C, so that what
- * else the machine does meets all of them alike; and *checks*: a ratio of two series, or a series by
+ * A benchmark has *series* (one figure per round) that are taken in turn, A B C, B A C, so that what
+ * else the machine does, and what the one before leaves the server to do, meets all of them alike; and *checks*: a ratio of two series, or a series by
  * itself, against a target. A ratio is the median of the rounds' ratios, not the ratio of the medians,
  * for the same reason. Nothing here fails because a machine is slow: targets are told, and only
  * --check makes a missed one the program's exit status. */
@@ -79,7 +79,7 @@ struct bench_case {
 
 /* A `measure`: nanoseconds per turn of `loop`. */
 double bench_ns_per_turn(struct bench_case *self, double seconds);
-/* Warms up each case, then takes the rounds in turn. */
+/* Warms up each case, then takes the rounds; in each of them the cases have another order. */
 void bench_rounds(struct bench_case *cases, size_t count);
 
 /* ---- the machine ----------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 """The whole run: each place, in it each backend, in it each workload; and what is left of the time."""
 
 import contextlib
+import random
 import re
 import shutil
 import signal
@@ -235,8 +236,7 @@ class Run:
         try:
             self.one_round(cases, lambda case: case.warm_up(), lambda case: 0)
             for number in range(rounds):
-                first = number % max(1, len(cases))  # nobody is always behind the same one
-                turn = cases[first:] + cases[:first]
+                turn = random.Random(number).sample(cases, len(cases))  # nobody is always behind the same one
                 self.one_round(turn, lambda case: case.round(seconds), lambda case: self.cost_s(name, case) / rounds)
                 cases = [case for case in cases if case in turn]
             self.one_round(cases, lambda case: case.once(), lambda case: 0)

@@ -2,20 +2,25 @@
 """test_verdicts.py BENCH - ratios, curves, targets and the check of two runs, with figures that the test makes up. BENCH is the folder
 bench/ of the tree."""
 
+import collections
 import copy
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
 from made_up import case, contended, result, sizes  # noqa: E402
-from mortise_bench import failures, figures, main, scale, tables, targets  # noqa: E402
+from mortise_bench import failures, figures, main, run, scale, tables, targets  # noqa: E402
 
 
 class Curves(unittest.TestCase):
@@ -197,6 +202,43 @@ class Targets(unittest.TestCase):
         one = contended("mortise", "driver", [1, 1, 1])
         one["long"]["overlaps"] = 1
         self.assertEqual(self.missed(one), ["one holder at a time"])
+
+
+class Made:
+    """A case that notes when it is measured."""
+
+    workload, shape, context = "cycle", "1 caller", SimpleNamespace(place="one", backend="redis", url="")
+
+    def __init__(self, name, noted):
+        self.name, self.noted, self.subject = name, noted, SimpleNamespace(label_in=lambda _: name)
+
+    def open(self):
+        pass
+
+    warm_up = once = close = open
+
+    def round(self, _seconds):
+        self.noted.append(self.name)
+
+    def result(self):
+        return self.name
+
+
+class Rounds(unittest.TestCase):
+    def test_nobody_is_always_behind_the_same_one(self):
+        noted, names = [], "abcd"
+        cases = [Made(name, noted) for name in names]
+        one = run.Run(run.QUICK, {}, [], [], [], False)
+        self.addCleanup(one.clear_away)
+        one.settings = replace(run.FULL, rounds={"cycle": 21})
+        one.cost_s = lambda *_: 0
+        with mock.patch.dict(run.ROUNDS, {"cycle": lambda _context: cases}):
+            one.in_rounds("cycle", Made.context)
+        self.assertEqual([sorted(noted[at : at + 4]) for at in range(0, len(noted), 4)], [list(names)] * 21)
+        pairs = collections.Counter(zip(noted, noted[1:]))
+        self.assertEqual({pair for pair in itertools.product(names, repeat=2) if pair[0] != pair[1]} - set(pairs), set())
+        self.assertLess(max(pairs.values()), 14)
+        self.assertEqual((one.cases, one.left_out), (list(names), []))
 
 
 class Kills(unittest.TestCase):
