@@ -7,6 +7,7 @@ from . import floors, pictures
 from .figures import KNOWN, MAIN, group_of
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED
 from .tables import BACKENDS, cases_table, plain_table, summary_table, targets_table, texts_table, versions, warm_up
+from .workloads import CROWD, SETTLE_S
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
 LINE_COLOURS = {"driver": (1, 7), "floor": (2, 8), "rival": (3, 4, 5, 6)}
@@ -244,10 +245,11 @@ def method_text(result):
     lengths = ", ".join(f"{name} {seconds:g} s" for name, seconds in method["seconds"].items())
     once = ", ".join(name for name in MAIN if name not in method["rounds"])
     lines = [
-        f"Rounds: {rounds}; {warm_up(method)}; in turn, each round beginning with the next one: what else the machine does meets "
+        f"Rounds: {rounds}; {warm_up(method)}; in turn, in another order in each round: what else the machine does meets "
         f"all alike. A figure is the median of the rounds; beside it the least and the most. {once} "
         f"are measured one time; of holders {method['kills']} are killed.",
-        f"A measurement takes: {lengths}; of rounds the first sixth does not count.",
+        f"A measurement takes: {lengths}, {CROWD} times that in cycles of many callers at once; before that, a fifth as much, and "
+        f"{SETTLE_S:g} s at least with many callers, does not count.",
         f"Places: {places}.",
         "Percentiles are from a log-linear histogram of all turns (1.6 % wide), p99 and above of all rounds together and only "
         "where at least ten turns are above. Those of cycles and of one lock that all want are of a closed loop; where turns are due "

@@ -48,7 +48,7 @@ QUICK = Settings(
     {"hold": (10, 40), "crowd": (10, 40), "clients": (2, 4), "touch": (20, 80)}, 10,
 )  # fmt: skip
 FULL = Settings(
-    {"cycle": 5, "contend": 5, "state": 5}, 0.25, True,
+    {"cycle": 8, "contend": 5, "state": 5}, 0.25, True,
     {"cycle": 0.25, "contend": 3, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9, "scale": 3}, (8, 64), 8, 8, (0, 1000), (10, 100),
     (1000,), 5, 10,
     {"hold": DECADES[:5], "crowd": DECADES[:4], "clients": (10, 30, 100, 300, 1000, 2000), "touch": DECADES[:5]}, 20,
@@ -166,8 +166,8 @@ class Run:
         settings, seconds = self.settings, self.settings.seconds[workload]
         if workload in ROUNDS:
             long_s = settings.long_s if workload == "contend" and case.subject.name == "mortise" and not case.hold_us else 0
-            one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
-            warm_s = 2 * settings.warm_s + (1.2 * case.compile_s() if settings.compiles else 0)
+            one_s = sum(case.lasts_s(seconds)) + case.lead_s() + (0.2 if case.processes > 1 else 0)
+            warm_s = sum(case.lasts_s(settings.warm_s)) + (1.2 * case.compile_s() if settings.compiles else 0)
             return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
         if workload == "scale":
             return seconds + 4

@@ -12,6 +12,7 @@ RIVAL_RATE, STRICT_RATE = 10, {"redis": 1.8}
 STRICT_RATE_ELSE = 1.5
 SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
+LEAST_ROUNDS = 5  # with a ratio: fewer of them do not show that a bound is met
 WITNESS_MS = 30  # from a kill to the next grant
 # The fastest rival gives no token. The driver without tokens is held to its rate; with tokens to its own floor's, whose scripts make
 # them too. The tables show the driver with tokens beside that rival as well.
@@ -41,11 +42,13 @@ def row(case, what, bound, found, verdict):
     }  # fmt: skip
 
 
-def held(rounds, bound, more):
-    """The verdict on a median of which so many rounds are known. more: it has to be at least the bound, not at most."""
-    low, high = sure([value for value in rounds if value is not None])
+def held(rounds, bound, more, made=None):
+    """The verdict on a median of which so many rounds are known. more: it has to be at least the bound, not at most. made: how many
+    rounds there were; 1, where more than one is not meant."""
+    known = [value for value in rounds if value is not None]
+    low, high = sure(known)
     if low >= bound if more else high <= bound:
-        return MET
+        return NOT_DECIDED if made != 1 and len(known) < LEAST_ROUNDS else MET
     return MISSED if (high < bound if more else low > bound) else NOT_DECIDED
 
 
@@ -120,11 +123,12 @@ def alone(cases):
 def beside(case, name, rivals):
     """(verdict, what there is to say of a shape in which the driver is not surely before all of them)."""
     more, found = KNOWN[name][1] == "more", beside_rivals(case, rivals, name)
+    if found is None and more:
+        return NOT_JUDGED, f"{case['shape']}: no rival has ended a turn"
     if found is None:  # the best rival has nothing of it: no ratio
-        behind = not more and case["figures"][name]["most"] > 0
         words = f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none"
-        return (MISSED, words) if behind else (MET, "")
-    verdict = held(found["rounds"], 1, more)
+        return (MISSED, words) if case["figures"][name]["most"] > 0 else (MET, "")
+    verdict = held(found["rounds"], 1, more, len(case["figures"][name]["rounds"]))
     return verdict, "" if verdict == MET else f"{case['shape']}: {spread(found)} × {found['to']}'s"
 
 
@@ -156,7 +160,7 @@ def of_floor(case):
 
 
 def worst(verdicts):
-    return next((verdict for verdict in (MISSED, NOT_DECIDED) if verdict in verdicts), MET)
+    return next((verdict for verdict in (MISSED, NOT_DECIDED, NOT_JUDGED) if verdict in verdicts), MET)
 
 
 def shapes_row(case, what, bound, seen):

@@ -12,7 +12,9 @@ from .targets import ordered
 
 LEAD_S = 0.03, 0.1  # until the process, or all of several, have understood
 PATIENCE_MS = 300  # who still waits when it is over does not hold up the others
-SETTLE = 0.2  # of the time, before what counts
+SETTLE = 0.2  # of the time, before what counts,
+SETTLE_S = 0.25  # but at least so long where many begin together: the first turns of a slow one end late
+CROWD = 2  # times as long measures a cycle of many at once: each of them has a part of the time
 # What makes a virtual machine compile: so many turns, or as many as there are in the subject's time; in bursts.
 COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.25
 
@@ -20,7 +22,7 @@ COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.25
 class Case:
     """One subject in one shape; the processes that do it live from the first round to the last."""
 
-    processes, threads, hold_us, shared = 1, 1, 0, False
+    processes, threads, hold_us, shared, crowd = 1, 1, 0, False, False
 
     def __init__(self, workload, shape, subject, context):
         self.workload, self.shape, self.subject, self.context = workload, shape, subject, context
@@ -73,10 +75,16 @@ class Case:
     def lead_s(self):
         return LEAD_S[self.processes > 1]
 
+    def lasts_s(self, seconds):
+        """How long the turns before those that count take, and those that count."""
+        settle_s = SETTLE * seconds
+        return (max(SETTLE_S, settle_s), CROWD * seconds) if self.crowd else (settle_s, seconds)
+
     def window(self, seconds):
         """From when the turns begin, from when they count, and until when."""
+        settle_s, counted_s = self.lasts_s(seconds)
         begin = time.monotonic_ns() + int(self.lead_s() * 1e9)
-        return begin, begin + int(SETTLE * seconds * 1e9), begin + int((1 + SETTLE) * seconds * 1e9)
+        return begin, begin + int(settle_s * 1e9), begin + int((settle_s + counted_s) * 1e9)
 
     def once(self):
         """What is measured one time after the rounds, if anything."""
@@ -150,7 +158,7 @@ class Turns(Case):
                 from_ns=begin, to_ns=to_ns, patience_ms=PATIENCE_MS, out=files[-1],
             )  # fmt: skip
         for adapter in self.adapters:
-            adapter.done(2 * seconds)
+            adapter.done(2 * CROWD * seconds)
         digest = [parts.digest(), *(["--shared"] if shared else []), str(from_ns), str(to_ns), *files]
         return json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -252,12 +260,13 @@ def cycle(context):
         if "threads" in subject.can:
             for threads in context.settings.thread_counts:
                 cases.append(Turns("cycle", f"{threads} threads", subject, context))
-                cases[-1].threads = threads
+                cases[-1].threads, cases[-1].crowd = threads, True
         if "flights" in subject.can:  # JavaScript has one thread: its callers at once are in flight
             cases.append(Turns("cycle", "64 in flight", subject, context))
-            cases[-1].threads = 64
+            cases[-1].threads, cases[-1].crowd = 64, True
         if "many" in subject.can:
             cases.append(Batches("many", "cycle", "64 in flight", subject, context))
+            cases[-1].crowd = True
     return cases
 
 

@@ -13,10 +13,10 @@ def case(subject, kind, rates, shape="1 caller", **more):
 
 def result():
     cases = [
-        case("mortise", "driver", [50, 90, 40]),
+        case("mortise", "driver", [50, 90, 40, 80, 80]),
         case("mortise", "driver", [300, 300, 300], "4 threads"),
-        case("floor", "floor", [100, 100, 50]),
-        case("rival", "rival", [10, 20, 30]),
+        case("floor", "floor", [100, 100, 50, 100, 100]),
+        case("rival", "rival", [10, 20, 30, 20, 16]),
         case("mortise", "driver", [10, 11, 12], workload="fail", timeline=[[0, 1, 2, 0], [0.1, 5, 9, 1]], events=[[0.1, "killed"]]),
     ]
     figures.add_ratios(cases)
@@ -24,7 +24,7 @@ def result():
         "processor": "p", "cores": 2, "system": "s", "kernel": "k", "date": "d", "load": [0.5], "programs": {"redis": "7"},
     }  # fmt: skip
     method = {
-        "quick": False, "rounds": {"cycle": 3}, "kills": 2, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]},
+        "quick": False, "rounds": {"cycle": 5}, "kills": 2, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]},
         "took_s": 60, "compiles": True, "rivals": ["redis"],
     }  # fmt: skip
     told = {

@@ -54,7 +54,7 @@ class Page(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(after.startswith("a\n") and after.endswith("\nb\n"))
         self.assertNotIn("what was there", after)
-        self.assertIn("| **<mortise>** | 1 caller | 50.0 | 40.0 to 90.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
+        self.assertIn("| **<mortise>** | 1 caller | 80.0 | 40.0 to 90.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
         self.assertIn("p99 µs, closed loop", after)
         self.assertIn("each is warmed up for 0.1 s, before that one in Java by up to 5 s of turns and one in JavaScript by up to 1, twice as long", after)
         self.assertIn("Versions: redis: 7; servers: redis: 7; <mortise> (redis): 1; <floor> (redis): 1;", after)
@@ -68,7 +68,7 @@ class Page(unittest.TestCase):
 
     def test_summary(self):
         told = result()
-        mortise, rival = contended("mortise_strict", "driver", [4]), contended("rival", "rival", [2])
+        mortise, rival = contended("mortise_strict", "driver", [4] * 5), contended("rival", "rival", [2] * 5)
         told["cases"] += [mortise, rival]
         figures.add_ratios(told["cases"])
         text = markdown.summary({**told, "targets": targets.rows(told)})

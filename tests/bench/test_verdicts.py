@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
 from made_up import case, contended, result, sizes  # noqa: E402
-from mortise_bench import failures, figures, main, run, scale, tables, targets  # noqa: E402
+from mortise_bench import failures, figures, main, run, scale, subjects, tables, targets, workloads  # noqa: E402
 
 
 class Curves(unittest.TestCase):
@@ -114,26 +114,39 @@ class Targets(unittest.TestCase):
         return [row["bound"] for row in self.rows(*cases) if not row["met"]]
 
     def test_all_met(self):
-        rival = contended("rival", "rival", [10, 10, 10])
-        self.assertEqual(self.missed(contended("mortise", "driver", [100, 200, 300]), rival), [])
+        rival = contended("rival", "rival", [10] * 5)
+        self.assertEqual(self.missed(contended("mortise", "driver", [100, 200, 300, 400, 500]), rival), [])
 
     def verdicts(self, rates, bound="at least 10 × the best rival's rate"):
         rows = self.rows(contended("mortise", "driver", rates), contended("rival", "rival", [10] * len(rates)))
         return next(row["verdict"] for row in rows if row["bound"] == bound)
 
     def test_the_median_misses(self):
-        rival = contended("rival", "rival", [10, 10, 10])
-        self.assertEqual(self.verdicts([100, 200, 300]), targets.MET)
-        self.assertEqual(self.verdicts([97, 98, 99]), targets.MISSED)
-        missed = self.missed(contended("mortise", "driver", [7, 8, 9]), rival)
+        rival = contended("rival", "rival", [10] * 5)
+        self.assertEqual(self.verdicts([100, 200, 300, 400, 500]), targets.MET)
+        self.assertEqual(self.verdicts([95, 96, 97, 98, 99]), targets.MISSED)
+        missed = self.missed(contended("mortise", "driver", [5, 6, 7, 8, 9]), rival)
         self.assertEqual(missed, ["at least 10 × the best rival's rate", "more than each rival, in all shapes"])
 
     def test_a_bound_within_the_spread_is_not_decided(self):
-        self.assertEqual(self.verdicts([99, 200, 300]), targets.NOT_DECIDED)
-        self.assertEqual(self.verdicts([99, 50, 101]), targets.NOT_DECIDED)
-        self.assertEqual(self.verdicts([9, 50, 101], "more than each rival, in all shapes"), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([99, 200, 300, 400, 500]), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([99, 50, 60, 70, 101]), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([9, 50, 60, 70, 101], "more than each rival, in all shapes"), targets.NOT_DECIDED)
         told = self.rows(contended("mortise", "driver", [99, 200, 300]), contended("rival", "rival", [10, 10, 10]))
         self.assertFalse(main.all_well({"left_out": [], "targets": told}))
+
+    def test_few_rounds_show_no_target_as_met(self):
+        self.assertEqual(self.verdicts([300] * 4), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([10] * 4), targets.MISSED)
+
+    def test_a_rival_that_ended_no_turn_is_no_measure(self):
+        """A round is shorter than its turn, or one such turn is all that it did."""
+        for rates, verdict in (([0] * 5, targets.NOT_JUDGED), ([0, 0, 0, 0, 4], targets.NOT_DECIDED), ([4] * 5, targets.MET)):
+            told = self.rows(case("mortise", "driver", [90] * 5), case("rival", "rival", rates), rivals=["redis"])
+            self.assertEqual([(row["bound"], row["verdict"]) for row in told], [("more than each rival, in all shapes", verdict)])
+        told = self.rows(case("mortise", "driver", [90] * 5), case("rival", "rival", [4] * 5), case("mortise", "driver", [9] * 5, "8 threads"),
+                         case("rival", "rival", [0] * 5, "8 threads"))  # fmt: skip
+        self.assertEqual((told[0]["verdict"], told[0]["found"]), (targets.NOT_JUDGED, "8 threads: no rival has ended a turn"))
 
     def test_one_bad_round_of_many_decides_nothing(self):
         """Of eight rounds the median lies between the second and the seventh in more than nine cases of ten."""
@@ -161,8 +174,8 @@ class Targets(unittest.TestCase):
 
     def test_a_rival_without_tokens_is_beside_the_driver_without_them(self):
         cases = [
-            case("mortise", "driver", [90, 90, 90]), case("mortise_tokenless", "driver", [130, 130, 130]), case("floor", "floor", [100] * 3),
-            case("redis_plus_plus", "rival", [120, 120, 120]), case("other", "rival", [80, 80, 80]),
+            case("mortise", "driver", [90] * 5), case("mortise_tokenless", "driver", [130] * 5), case("floor", "floor", [100] * 5),
+            case("redis_plus_plus", "rival", [120] * 5), case("other", "rival", [80] * 5),
         ]  # fmt: skip
         told = {row["bound"]: row["met"] for row in self.rows(*cases)}
         self.assertEqual(told, {"more than each other rival, in all shapes": True, "at least the rate of redis-plus-plus, in all shapes": True,
@@ -174,7 +187,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(told["at least 0.95 × the floor's rate"], targets.NOT_JUDGED)
 
     def test_a_program_that_is_started_is_no_measure_of_a_rate(self):
-        cases = [contended("mortise", "driver", [100, 200, 300]), contended("flock", "rival", [90, 90, 90])]
+        cases = [contended("mortise", "driver", [100, 200, 300, 400, 500]), contended("flock", "rival", [90] * 5)]
         for one in cases:
             one["backend"] = "sqlite"
         told = {row["bound"]: row["met"] for row in self.rows(*cases, rivals=["sqlite"])}
@@ -239,6 +252,15 @@ class Rounds(unittest.TestCase):
         self.assertEqual({pair for pair in itertools.product(names, repeat=2) if pair[0] != pair[1]} - set(pairs), set())
         self.assertLess(max(pairs.values()), 14)
         self.assertEqual((one.cases, one.left_out), (list(names), []))
+
+    def test_many_callers_at_once_have_more_time(self):
+        """Each of them has a part of it, and the first turns of all end late."""
+        context = SimpleNamespace(settings=run.FULL, place="one", subjects=lambda **_: [SimpleNamespace(can=subjects.MORTISE, where="")])
+        found = {one.shape: one.lasts_s(0.25) for one in workloads.cycle(context)}
+        self.assertEqual(found, {"1 caller": (0.05, 0.25), **dict.fromkeys(("8 threads", "64 threads", "64 in flight"), (0.25, 0.5))})
+
+    def test_one_bad_round_does_not_decide_a_cycle(self):
+        self.assertGreater(figures.sure_rank(run.FULL.rounds["cycle"]), 1)
 
 
 class Kills(unittest.TestCase):
@@ -318,7 +340,7 @@ class Check(unittest.TestCase):
 
     def test_a_worse_ratio_is_told(self):
         def slower(cases):
-            cases[0] = case("mortise", "driver", [8, 11, 5])
+            cases[0] = case("mortise", "driver", [8, 11, 5, 10, 10])
             figures.add_ratios(cases)  # 0.5 0.9 0.8 of the floor before, 0.08 0.11 0.1 now
 
         done = self.check(slower)
@@ -336,7 +358,7 @@ class Check(unittest.TestCase):
 
     def test_beside_the_best_rival_too(self):
         def rival_is_faster(cases):
-            cases[3] = case("rival", "rival", [40, 80, 80])
+            cases[3] = case("rival", "rival", [40, 80, 80, 72, 70])
             figures.add_ratios(cases)
 
         done = self.check(rival_is_faster)
@@ -347,7 +369,7 @@ class Check(unittest.TestCase):
         """One that is gone would make the best of the others better."""
 
         def another(cases):
-            cases.append(case("another", "rival", [30, 60, 60]))
+            cases.append(case("another", "rival", [30, 60, 60, 60, 60]))
             figures.add_ratios(cases)
 
         for change in ({"change": lambda cases: None, "before": another}, {"change": another}):
