@@ -124,18 +124,21 @@ static void print_histogram(const char *key, const struct histogram *histogram)
 
 static void tell_latencies(void)
 {
-    static struct histogram acquire, cycle;
+    static struct histogram acquire, cycle, hold;
     for (size_t i = 0; i < turn_count; i++) {
         const struct instants *at = &turns[i].at;
         if (!turns[i].counts)
             continue;
-        if (at->granted_ns < at->done_ns) /* not a whole turn */
+        if (at->granted_ns < at->done_ns) { /* not a whole turn */
             histogram_add(&acquire, at->granted_ns - at->asked_ns);
+            histogram_add(&hold, at->releasing_ns - at->granted_ns);
+        }
         histogram_add(&cycle, at->done_ns - at->asked_ns);
         shares[turns[i].file]++;
     }
     print_histogram("acquire_ns", &acquire);
     print_histogram("cycle_ns", &cycle);
+    print_histogram("hold_ns", &hold);
 }
 
 /* Jain's index: 1 where all processes had the same, 1/n where one had all. */

@@ -23,6 +23,7 @@ KNOWN = {
     "handover_p50": ("µs", "less", "to another process, half within"),
     "handover_p99": ("µs", "less", "to another process, 99 % within (closed loop)"),
     "pass_p50": ("µs", "less", "within a process, half within"),
+    "hold_p50": ("µs", "none", "held, half within"),
     "jain": ("", "more", "Jain's index between processes"),
     "least_share": ("", "more", "least share of a process, of the even one"),
     "longest_wait": ("ms", "less", "longest wait"),
@@ -48,7 +49,7 @@ KNOWN = {
 MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant",
         "scale": "set_up"}
 TAILS = ("p99", "p999", "handover_p99", "longest_wait")  # chance has its hand in them: of all rounds together, or of one turn
-NO_RATIO = ("jain", "least_share", "overlaps", "overtakes", "changes", "refused")
+NO_RATIO = ("hold_p50", "jain", "least_share", "overlaps", "overtakes", "changes", "refused")
 
 
 def rounded(value, digits):

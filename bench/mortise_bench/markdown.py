@@ -39,7 +39,7 @@ COLUMNS = {
     "contend": (
         "One lock that all want",
         [("a second", "rate"), ("to another process p50 µs", "handover_p50"), ("p99 µs, closed loop", "handover_p99"),
-         ("within one p50 µs", "pass_p50"), ("Jain", "jain"), ("least share", "least_share"),
+         ("within one p50 µs", "pass_p50"), ("held p50 µs", "hold_p50"), ("Jain", "jain"), ("least share", "least_share"),
          ("longest wait ms", "longest_wait")],
     ),
     "wait": ("Waiting", [("requests a second", "requests"), ("server ms a second", "server_cpu")]),

@@ -202,6 +202,8 @@ class Contend(Turns):
     def figures_of(self, found):
         figures = {"rate": found["rate"], "refused": found["refused"], "longest_wait": found["longest_wait_ns"] / 1e6}
         figures.update({name: found[name] for name in ("jain", "least_share", "changes", "overlaps")})
+        if self.hold_us > 0 and found["hold_ns"]["count"] > 0:  # one is as long as the language's clock can sleep
+            figures["hold_p50"] = found["hold_ns"]["p50"] / 1e3
         if self.in_order():
             figures["overtakes"] = found["overtakes"]
         for name in ("handover", "pass"):

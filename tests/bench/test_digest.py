@@ -31,6 +31,11 @@ class Alone(unittest.TestCase):
         self.assertEqual((found["count"], found["rate"]), (5, 5 * 1e9 / 500))
         self.assertEqual((found["acquire_ns"]["p50"], found["cycle_ns"]["p50"]), (10, 30))
 
+    def test_how_long_it_was_held(self):
+        """A sleep of a millisecond lasts longer in one language than in another."""
+        found = digest(0, 100, files=[[(0, 10, 17, 30), (30, 30, 30, 30)]])
+        self.assertEqual(found["hold_ns"]["buckets"], [[7, 1]])
+
     def test_refused_turns_are_told_apart(self):
         found = digest(0, 100, files=[[(1, 0, 0, 5), (6, 8, 9, 10)]])
         self.assertEqual((found["count"], found["refused"]), (1, 1))

@@ -259,6 +259,17 @@ class Rounds(unittest.TestCase):
         found = {one.shape: one.lasts_s(0.25) for one in workloads.cycle(context)}
         self.assertEqual(found, {"1 caller": (0.05, 0.25), **dict.fromkeys(("8 threads", "64 threads", "64 in flight"), (0.25, 0.5))})
 
+    def test_how_long_a_section_was(self):
+        """It is the sleep of a language, and not asked to be short."""
+        histogram = {"count": 0, "p50": 1_050_000}
+        found = {"rate": 1, "refused": 0, "longest_wait_ns": 1, "jain": 1, "least_share": 1, "changes": 1, "overlaps": 0, "overtakes": 0}
+        found.update({f"{name}_ns": {**histogram, "buckets": []} for name in ("handover", "pass")}, hold_ns={**histogram, "count": 1})
+        subject = SimpleNamespace(name="mortise", where="")
+        context = SimpleNamespace(backend="redis")
+        for hold_us, held in ((1000, 1050), (0, None)):
+            told = workloads.Contend("8 × 8", subject, context, 8, 8, hold_us).figures_of(found)
+            self.assertEqual(told.get("hold_p50"), held)
+
     def test_one_bad_round_does_not_decide_a_cycle(self):
         self.assertGreater(figures.sure_rank(run.FULL.rounds["cycle"]), 1)
 
