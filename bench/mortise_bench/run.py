@@ -173,7 +173,10 @@ class Run:
             return seconds + 4
         if isinstance(case, failures.KilledLongTtl) and not isinstance(case, failures.Witnessed):
             return 40
-        return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
+        if workload == "wait":
+            before_s, spell_s = case.spell(seconds)
+            return before_s + 2 * spell_s + 2
+        return 7 if isinstance(case, failures.Killed) else seconds + 2
 
     def plan(self):
         """The seconds of it all, with ports that are none."""

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 PROGRAM = sys.argv.pop()
 sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv.pop())
 
-from mortise_bench import parts, subjects  # noqa: E402
+from mortise_bench import parts, run, subjects  # noqa: E402
 
 parts.programs = Path(PROGRAM).resolve().parent.parent / "bench"  # of the build
+parts.servers = Path(__file__).resolve().parents[1] / "servers.sh"
 
 CYCLING = ("redis-plus-plus RedLockMutex",)  # not contended
 RIVALS = ("redis-py Lock", "redis-semaphore", "node-redlock, one node", *CYCLING)
@@ -52,6 +54,13 @@ class Once(unittest.TestCase):
         restarted = cases["fail", "server restarted", "mortise"]
         self.assertEqual([what for _, what in restarted["events"]], ["killed", "server answers"])
         self.assertGreater(len(restarted["timeline"]), 1)
+
+    def test_requests_of_waiters_are_counted_for_long_enough(self):
+        """Each of them asks again when the holder's time is over, and not before."""
+        whole = run.Run(replace(run.FULL, waiters=(20,)), {"free": None}, ["wait"], ["redis"], [], False).everything()
+        self.assertEqual(whole["left_out"], [])
+        (case,) = whole["cases"]
+        self.assertGreaterEqual(case["figures"]["requests"]["median"], 20 / 10)
 
 
 class Scale(unittest.TestCase):
