@@ -9,9 +9,9 @@ from .workloads import Case
 
 SETTLE_S = 0.7
 TTL_MS = 3000
-# How often what is held is renewed, where that is not after a third of its ttl: a spell is of whole periods. In ZooKeeper
+# After which part of its ttl what is held is renewed, where that is not a third: a spell is of whole periods. In ZooKeeper
 # it is a session of 4 s that is kept.
-PERIOD_S = {"redis_semaphore": 0.8 * TTL_MS / 1e3}
+RENEWED_AFTER = {"redis_semaphore": 0.8}
 SESSION_PERIOD_S = 4 / 3
 # A spell of several pings: Mortise beats at distances of its own there, 1.03 s, so 9 come in the time of 7 pings.
 SESSION_PERIODS = 7
@@ -20,6 +20,11 @@ LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
 # On other servers a waiter of Mortise asks again when the holder's time is over, as the answer before told it. A spell is of two
 # such times, and begins after one. Rivals there poll; and one that does not renew would lose what it holds in so long a spell.
 HOLDERS_TIMES = 2
+
+
+def period_s(subject, ttl_s):
+    """Between two renewals."""
+    return ttl_s * RENEWED_AFTER.get(subject.name, 1 / 3)
 
 
 class Cost(Case):
@@ -100,8 +105,8 @@ class Renew(Cost):
     def whole_periods_s(self, seconds):
         if self.context.backend == "zookeeper":
             return self.session_periods_s(seconds)
-        period_s = PERIOD_S.get(self.subject.name, TTL_MS / 3e3)
-        return max(1, round(seconds / period_s)) * period_s
+        one_s = period_s(self.subject, TTL_MS / 1e3)
+        return max(1, round(seconds / one_s)) * one_s
 
 
 def of_each(make, workload, counts, words, context):

@@ -3,7 +3,6 @@
 Latencies are of an open loop: a cycle is due every 20 ms, and its latency counts from then, so that a caller who stood
 still is told by all the cycles that should have been. A cycle that was refused lasts until the next one that was not."""
 
-import random
 import shutil
 import statistics
 import struct
@@ -13,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from .costs import Cost
+from .costs import Cost, period_s
 from .servers import Servers
 from .subjects import LONG_TTL_S, SESSION_S, await_votes, url_of, with_setting
 
@@ -22,6 +21,7 @@ STEP_S = 0.1
 PULSE_TTL = "ttl=5s"  # what a grant outlives a release by that a killed server has forgotten
 TTL_MS, SESSION_MS = 2000, 1000 * SESSION_S  # of what is held; of ZooKeeper's sessions
 SETTLE_S = 0.3  # until those that wait do so
+ONLY = 0.8  # of a ttl that is not renewed
 WITNESS_S = 20  # bounds failure only
 LONG_KILLS = 5  # a run with so many kills has time for the long ttl without a witness, too
 
@@ -33,9 +33,10 @@ def records(path):
 
 
 class Killed(Cost):
-    """Holders are killed with SIGKILL, at instants that have nothing to do with their renewals; when has the one that
+    """Holders are killed with SIGKILL, at instants that are spread over the time between two renewals; when has the one that
     waits for each the lock? They are killed one after the other, but wait together: nothing else happens. Each is a
-    round. A rival that does not renew is killed before its ttl is over."""
+    round, and in a round all subjects are killed after the same part of that time: how much of it has passed decides how
+    soon the lock is had. A rival that does not renew is killed before its ttl is over."""
 
     def round(self, seconds, counts=True):
         self.rounds += self.kills(self.context.settings.kills)
@@ -47,24 +48,33 @@ class Killed(Cost):
         holders, waiters = self.adapters[:count], self.adapters[count:]
         names = [f"{self.name()}-{number}" for number in range(count)]
         outs = [self.context.folder / name for name in names]
+        held_ns = []
         for name, holder in zip(names, holders):
             holder.ask("hold", name=name, count=1, ttl_ms=self.ttl_ms)
-        held_ns = time.monotonic_ns()
+            held_ns.append(time.monotonic_ns())
         for name, waiter, out in zip(names, waiters, outs):
             waiter.say(
-                "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=held_ns, to_ns=held_ns + 1,
+                "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=held_ns[-1], to_ns=held_ns[-1] + 1,
                 patience_ms=30000 + 2 * self.ttl_ms, out=out,
             )  # fmt: skip
-        killed_ns = [self.kill(holder, held_ns + due_ns) for holder, due_ns in zip(holders, self.dues_ns(count))]
+        killed_ns = [self.kill(holder, at_ns + int(1e9 * age_s)) for holder, at_ns, age_s in zip(holders, held_ns, self.ages_s(count))]
         for waiter in waiters:
             waiter.done(2 * self.ttl_ms / 1e3)
         self.close()
         return [self.told(records(out), at_ns) for out, at_ns in zip(outs, killed_ns)]
 
-    def dues_ns(self, count):
-        lasts_ms = SESSION_MS if self.context.backend == "zookeeper" else TTL_MS  # also of a long ttl: it takes long enough
-        most_s = lasts_ms / 1e3 * (1.6 if "renew" in self.subject.can else 0.8)  # whole periods: a third, or 0.8 of it
-        return sorted(int(1e9 * random.uniform(SETTLE_S, most_s)) for _ in range(count))
+    def ttl_s(self):
+        """What is held, if it is not renewed."""
+        return (SESSION_MS if self.context.backend == "zookeeper" else self.ttl_ms) / 1e3
+
+    def ages_s(self, count):
+        """How long each is held: parts of the first period, or of the second one if the first of them would come too soon."""
+        parts = [(at + 0.5) / count for at in range(count)]
+        if "renew" not in self.subject.can:
+            return [SETTLE_S + part * (ONLY * self.ttl_s() - SETTLE_S) for part in parts]
+        one_s = period_s(self.subject, self.ttl_s())
+        first_s = 0 if parts[0] * one_s > SETTLE_S else one_s
+        return [first_s + part * one_s for part in parts]
 
     def kill(self, holder, at_ns):
         """When it was about to happen."""
@@ -92,6 +102,9 @@ class KilledLongTtl(Killed):
     def __init__(self, subject, context):
         environment = {**subject.environment, "BENCH_SESSION_MS": str(self.ttl_ms)}
         super().__init__("fail", f"holder killed, ttl {LONG_TTL_S} s", replace(subject, environment=environment), context, 1)
+
+    def ttl_s(self):
+        return self.ttl_ms / 1e3  # of a session as well
 
     def where(self):
         if self.subject.kind != "driver" or self.context.url:

@@ -307,6 +307,26 @@ class Kills(unittest.TestCase):
         found = self.verdicts(*[self.REFUSED] * 5, subject="mortise_witness")
         self.assertEqual(found["median of at most 30 ms"], targets.MISSED)
 
+    def test_all_are_killed_after_the_same_part_of_a_period(self):
+        """With what each of them renews after; a pair of kills has nothing in common otherwise."""
+        for ttl_s in (2, 4, 30):
+            for name, part, can in (("mortise", 1 / 3, {"renew"}), ("redis_semaphore", 0.8, {"renew"}), ("redis_py", None, set())):
+                subject = SimpleNamespace(name=name, can=can)
+                ages_s = failures.Killed.ages_s(SimpleNamespace(subject=subject, ttl_s=lambda held_s=ttl_s: held_s), 5)
+                self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
+                if part is None:
+                    self.assertLess(max(ages_s), 0.8 * ttl_s)
+                    continue
+                passed = [round(age_s / (part * ttl_s) % 1, 6) for age_s in ages_s]
+                self.assertEqual(passed, [0.1, 0.3, 0.5, 0.7, 0.9], (ttl_s, name))
+
+    def test_how_long_a_claim_lasts_that_is_not_renewed(self):
+        for backend, short_s in (("redis", 2), ("zookeeper", 4)):
+            context = SimpleNamespace(backend=backend)
+            self.assertEqual(failures.Killed("fail", "holder killed", None, context, 1).ttl_s(), short_s)
+            subject = subjects.mortise("")
+            self.assertEqual(failures.KilledLongTtl(subject, context).ttl_s(), 30)
+
 
 class Well(unittest.TestCase):
     """What --check makes of it."""
