@@ -201,6 +201,17 @@ class Targets(unittest.TestCase):
             one.update(workload="wait", figures={"requests": figures.figure("requests", [requests])})
         self.assertEqual(self.missed(*cases), ["fewer requests than each rival, in all shapes"])
 
+    def test_one_figure_near_its_bound_decides_nothing(self):
+        """A wait is that of one turn; requests are counted once."""
+        for longest_ms, verdict in ((199, targets.MET), (201, targets.NOT_DECIDED), (312, targets.NOT_DECIDED), (313, targets.MISSED)):
+            rows = self.rows(contended("mortise", "driver", [1] * 5, longest_ms=longest_ms))
+            self.assertEqual([row["verdict"] for row in rows if row["bound"] == "no wait of 250 ms"], [verdict])
+        for requests, verdict in ((79, targets.MET), (81, targets.NOT_DECIDED), (124, targets.NOT_DECIDED), (126, targets.MISSED)):
+            cases = [case("mortise", "driver", [1]), case("rival", "rival", [1])]
+            for one, found in zip(cases, (requests, 100)):
+                one.update(workload="wait", figures={"requests": figures.figure("requests", [found])})
+            self.assertEqual([row["verdict"] for row in self.rows(*cases)], [verdict])
+
     def test_shares_and_waits(self):
         missed = self.missed(contended("mortise", "driver", [1, 1, 1], longest_ms=250, share=0.24))
         self.assertEqual(missed, ["no process under 0.25 of an even share in 10 s", "no wait of 250 ms"])
