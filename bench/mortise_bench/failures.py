@@ -70,7 +70,7 @@ class Killed(Cost):
     def ages_s(self, count):
         """How long each is held: parts of the first period, or of the second one if the first of them would come too soon."""
         parts = [(at + 0.5) / count for at in range(count)]
-        if "renew" not in self.subject.can:
+        if not self.subject.renews:
             return [SETTLE_S + part * (ONLY * self.ttl_s() - SETTLE_S) for part in parts]
         one_s = period_s(self.subject, self.ttl_s())
         first_s = 0 if parts[0] * one_s > SETTLE_S else one_s

@@ -81,6 +81,8 @@ def print_targets(result):
         print(f"  {met:12} {where:16} {what:32} {bound}: {found}")
     for entry in result["left_out"]:
         print(f"left out: {entry['what']}: {entry['why']}")
+    for entry in result.get("not_reached", ()):
+        print(f"not reached: {entry['what']}: {entry['why']}")
 
 
 def print_curves(result):

@@ -186,6 +186,7 @@ def comparison(result):
                 groups.setdefault(group_of(case), []).append(case)
         parts += [table(workload, group) for group in groups.values()]
     parts += [f"Left out: {entry['what']}: {entry['why']}." for entry in result["left_out"]]
+    parts += [f"Not reached: {entry['what']}: {entry['why']}." for entry in result.get("not_reached", ())]
     parts.append("Versions: " + "; ".join(f"{what}: {version}" for what, version in versions(result).items()) + ".")
     return "\n\n".join(parts)
 

@@ -274,10 +274,13 @@ def method_text(result):
 
 
 def left_out(result):
-    if not result["left_out"]:
-        return ""
-    rows = ((entry["what"], entry["why"]) for entry in result["left_out"])
-    return f"<h2>Left out</h2>{texts_table(('what', 'why'), rows)}"
+    """And the sizes that a curve has not reached."""
+    titles = (("Left out", result["left_out"]), ("Not reached", result.get("not_reached", ())))
+    return "".join(
+        f"<h2>{title}</h2>{texts_table(('what', 'why'), ((entry['what'], entry['why']) for entry in entries))}"
+        for title, entries in titles
+        if entries
+    )
 
 
 # A foreign word could reorder or break the line that it stands in.

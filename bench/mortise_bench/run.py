@@ -136,6 +136,7 @@ class Run:
         self.settings, self.places, self.wanted = settings, places, wanted
         self.backends, self.configs, self.with_rivals = backends, configs, with_rivals
         self.cases, self.left_out, self.described, self.spent_s, self.rivaled = [], [], {}, {}, set()
+        self.not_reached = []  # sizes of a curve
         self.floors = []
         self.folder = Path(tempfile.mkdtemp(prefix="mortise-bench-"))
         self.folder.chmod(0o711)
@@ -199,6 +200,10 @@ class Run:
         self.left_out.append({"what": what, "why": str(why)})
         self.progress.note(f"left out: {what}: {why}")
 
+    def end_before(self, what, why):
+        self.not_reached.append({"what": what, "why": str(why)})
+        self.progress.note(f"not reached: {what}: {why}")
+
     def note_rivals(self, context):
         """A rival that is not there does not make the best of the others better unseen."""
         if context.rivaled() and context.backend not in self.rivaled:
@@ -212,7 +217,8 @@ class Run:
             deed()
             return True
         except Exception as error:  # pylint: disable=broad-exception-caught # whatever it is, it is of this case alone
-            self.leave_out(what, f"{error}" if str(error) else type(error).__name__)
+            told = self.end_before if isinstance(error, scale.TooLong) else self.leave_out
+            told(what, f"{error}" if str(error) else type(error).__name__)
             with contextlib.suppress(Exception):
                 case.close()
             return False
@@ -340,6 +346,7 @@ class Run:
             },
             "servers": self.described,
             "left_out": self.left_out,
+            "not_reached": self.not_reached,
             "cases": self.cases,
             "curves": scale.curves(self.cases),
             "floors": self.floors,

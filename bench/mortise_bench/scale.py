@@ -21,6 +21,10 @@ SPELL_S = {"zookeeper": 4.2, "etcd": 6}  # of whole beats; elsewhere of whole pe
 BEGIN_S = 0.05  # until a waiter is in the queue
 
 
+class TooLong(Exception):
+    """A size is not reached: the curve ends before it, as it has to somewhere."""
+
+
 class Scale(Cost):
     """One size of a curve."""
 
@@ -76,10 +80,10 @@ class Scale(Cost):
         if self.before is None:
             return
         if self.before.set_up_s is None:
-            raise TimeoutError("a smaller size was not reached")
+            raise TooLong("a smaller size was not reached")
         expected_s = self.before.set_up_s * self.count / self.before.count
         if expected_s > longest_s:
-            raise TimeoutError(f"it would take {expected_s:.0f} s to set up, and {longest_s:.0f} s are the limit")
+            raise TooLong(f"it would take {expected_s:.0f} s to set up, and {longest_s:.0f} s are the limit")
 
     def set_up(self, load, holder):
         """The load; holder: another process."""

@@ -129,7 +129,7 @@ class Case:
             "kind": self.subject.kind,
             "label": self.subject.label_in(self.workload),
             "version": self.version,
-            "renews": "renew" in self.subject.can,
+            "renews": self.subject.renews,
             "figures": self.all_figures(),
             "histograms": {key: sorted(found.items()) for key, found in self.buckets.items()},
         }

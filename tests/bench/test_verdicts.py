@@ -2,25 +2,20 @@
 """test_verdicts.py BENCH - ratios, curves, targets and the check of two runs, with figures that the test makes up. BENCH is the folder
 bench/ of the tree."""
 
-import collections
 import copy
-import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import unittest
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from unittest import mock
 
 BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
 from made_up import case, contended, result, sizes  # noqa: E402
-from mortise_bench import failures, figures, main, run, scale, subjects, tables, targets, workloads  # noqa: E402
+from mortise_bench import figures, main, scale, tables, targets  # noqa: E402
 
 
 class Curves(unittest.TestCase):
@@ -228,63 +223,6 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.missed(one), ["one holder at a time"])
 
 
-class Made:
-    """A case that notes when it is measured."""
-
-    workload, shape, context = "cycle", "1 caller", SimpleNamespace(place="one", backend="redis", url="")
-
-    def __init__(self, name, noted):
-        self.name, self.noted, self.subject = name, noted, SimpleNamespace(label_in=lambda _: name)
-
-    def open(self):
-        pass
-
-    warm_up = once = close = open
-
-    def round(self, _seconds):
-        self.noted.append(self.name)
-
-    def result(self):
-        return self.name
-
-
-class Rounds(unittest.TestCase):
-    def test_nobody_is_always_behind_the_same_one(self):
-        noted, names = [], "abcd"
-        cases = [Made(name, noted) for name in names]
-        one = run.Run(run.QUICK, {}, [], [], [], False)
-        self.addCleanup(one.clear_away)
-        one.settings = replace(run.FULL, rounds={"cycle": 21})
-        one.cost_s = lambda *_: 0
-        with mock.patch.dict(run.ROUNDS, {"cycle": lambda _context: cases}):
-            one.in_rounds("cycle", Made.context)
-        self.assertEqual([sorted(noted[at : at + 4]) for at in range(0, len(noted), 4)], [list(names)] * 21)
-        pairs = collections.Counter(zip(noted, noted[1:]))
-        self.assertEqual({pair for pair in itertools.product(names, repeat=2) if pair[0] != pair[1]} - set(pairs), set())
-        self.assertLess(max(pairs.values()), 14)
-        self.assertEqual((one.cases, one.left_out), (list(names), []))
-
-    def test_many_callers_at_once_have_more_time(self):
-        """Each of them has a part of it, and the first turns of all end late."""
-        context = SimpleNamespace(settings=run.FULL, place="one", subjects=lambda **_: [SimpleNamespace(can=subjects.MORTISE, where="")])
-        found = {one.shape: one.lasts_s(0.25) for one in workloads.cycle(context)}
-        self.assertEqual(found, {"1 caller": (0.05, 0.25), **dict.fromkeys(("8 threads", "64 threads", "64 in flight"), (0.25, 0.5))})
-
-    def test_how_long_a_section_was(self):
-        """It is the sleep of a language, and not asked to be short."""
-        histogram = {"count": 0, "p50": 1_050_000}
-        found = {"rate": 1, "refused": 0, "longest_wait_ns": 1, "jain": 1, "least_share": 1, "changes": 1, "overlaps": 0, "overtakes": 0}
-        found.update({f"{name}_ns": {**histogram, "buckets": []} for name in ("handover", "pass")}, hold_ns={**histogram, "count": 1})
-        subject = SimpleNamespace(name="mortise", where="")
-        context = SimpleNamespace(backend="redis")
-        for hold_us, held in ((1000, 1050), (0, None)):
-            told = workloads.Contend("8 × 8", subject, context, 8, 8, hold_us).figures_of(found)
-            self.assertEqual(told.get("hold_p50"), held)
-
-    def test_one_bad_round_does_not_decide_a_cycle(self):
-        self.assertGreater(figures.sure_rank(run.FULL.rounds["cycle"]), 1)
-
-
 class Kills(unittest.TestCase):
     """The rounds as Killed tells them."""
 
@@ -318,25 +256,6 @@ class Kills(unittest.TestCase):
         found = self.verdicts(*[self.REFUSED] * 5, subject="mortise_witness")
         self.assertEqual(found["median of at most 30 ms"], targets.MISSED)
 
-    def test_all_are_killed_after_the_same_part_of_a_period(self):
-        """With what each of them renews after; a pair of kills has nothing in common otherwise."""
-        for ttl_s in (2, 4, 30):
-            for name, part, can in (("mortise", 1 / 3, {"renew"}), ("redis_semaphore", 0.8, {"renew"}), ("redis_py", None, set())):
-                subject = SimpleNamespace(name=name, can=can)
-                ages_s = failures.Killed.ages_s(SimpleNamespace(subject=subject, ttl_s=lambda held_s=ttl_s: held_s), 5)
-                self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
-                if part is None:
-                    self.assertLess(max(ages_s), 0.8 * ttl_s)
-                    continue
-                passed = [round(age_s / (part * ttl_s) % 1, 6) for age_s in ages_s]
-                self.assertEqual(passed, [0.1, 0.3, 0.5, 0.7, 0.9], (ttl_s, name))
-
-    def test_how_long_a_claim_lasts_that_is_not_renewed(self):
-        for backend, short_s in (("redis", 2), ("zookeeper", 4)):
-            context = SimpleNamespace(backend=backend)
-            self.assertEqual(failures.Killed("fail", "holder killed", None, context, 1).ttl_s(), short_s)
-            subject = subjects.mortise("")
-            self.assertEqual(failures.KilledLongTtl(subject, context).ttl_s(), 30)
 
 
 class Well(unittest.TestCase):
@@ -346,30 +265,23 @@ class Well(unittest.TestCase):
         rows = [{"met": True}, {"met": True}]
         self.assertTrue(main.all_well({"left_out": [], "targets": rows}))
         self.assertFalse(main.all_well({"left_out": [{"what": "a case", "why": "it failed"}], "targets": rows}))
+        ended = [{"what": "a size", "why": "it would take too long"}]
+        self.assertTrue(main.all_well({"left_out": [], "not_reached": ended, "targets": rows}))
         for met in (False, None):
             self.assertFalse(main.all_well({"left_out": [], "targets": [*rows, {"met": met}]}))
 
 
-class Failures(unittest.TestCase):
-    def test_a_refused_cycle_lasts_until_the_next_that_was_had(self):
-        found = [(0, 1, 2, 3_000_000), (10_000_000, 0, 0, 11_000_000), (20_000_000, 25, 26, 30_000_000), (40_000_000, 0, 0, 41_000_000)]
-        self.assertEqual([took for _, took in failures.lasting_ms(found)], [3, 20, 10, 1])
-
-    def test_a_grant_before_the_holders_end_is_two_holders(self):
-        self.assertEqual(failures.Killed.told([(0, 5, 6, 7)], 6)["overlaps"], 1)
-        self.assertEqual(failures.Killed.told([(0, 2_000_000, 6, 7)], 1_000_000), {"to_grant": 1, "refused": 0, "overlaps": 0})
-        self.assertEqual(failures.Killed.told([(0, 0, 0, 7)], 6), {"refused": 1})
-
-
 class Check(unittest.TestCase):
-    def check(self, change, *words, quick=False, before=lambda cases: None):
-        """change, before: what is done to the cases of the new run, of the one before."""
+    def check(self, change, *words, quick=False, before=lambda cases: None, more=()):
+        """change, before: what is done to the cases of the new run, of the one before. more: a row of the one before, one of the new run."""
         with tempfile.TemporaryDirectory() as folder:
             base, new = result(), copy.deepcopy(result())
             change(new["cases"])
             new["targets"] = targets.rows(new)
             before(base["cases"])
             base["targets"] = targets.rows(base)
+            for told, row in zip((base, new), more):
+                told["targets"].append(row)
             base["method"]["quick"] = quick
             figures.write(f"{folder}/base", base)
             figures.write(f"{folder}/new", new)
@@ -452,6 +364,20 @@ class Check(unittest.TestCase):
 
         done = self.check(lambda cases: None, before=row_of_sharing)
         self.assertIn("not judged: redis, one, contend, one holder at a time: 0 overlaps before", done.stdout)
+
+    def test_how_far_a_curve_goes_is_the_machines(self):
+        def curve(largest):
+            def make(cases):
+                cases.append(sizes("requests", {largest: 10})[0])
+
+            return make
+
+        rows = [targets.grown({"figures": [], "backend": "redis", "place": "free", "words": "held", "largest": size}) for size in (100, 1000)]
+        self.assertNotEqual(rows[0]["bound"], rows[1]["bound"])
+        done = self.check(curve(100), before=curve(1000), more=rows)
+        self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
+        rows[1].update(verdict=targets.MISSED, met=False)
+        self.assertIn("missed: redis, free, scale, held", self.check(curve(1000), before=curve(100), more=rows).stdout)
 
     def test_two_holders_are_worse_on_any_machine(self):
         def overlap(cases):

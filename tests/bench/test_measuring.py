@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""test_measuring.py BENCH - how mortise-bench measures, with subjects that the test makes up: in which order and how long, when holders
+are killed, and what of it counts. BENCH is the folder bench/ of the tree."""
+
+import collections
+import itertools
+import sys
+import unittest
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+BENCH = Path(sys.argv.pop())
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(BENCH))
+
+from mortise_bench import failures, figures, run, scale, subjects, workloads  # noqa: E402
+
+
+class Made:
+    """A case that notes when it is measured."""
+
+    workload, shape, context = "cycle", "1 caller", SimpleNamespace(place="one", backend="redis", url="")
+
+    def __init__(self, name, noted):
+        self.name, self.noted, self.subject = name, noted, SimpleNamespace(label_in=lambda _: name)
+
+    def open(self):
+        pass
+
+    warm_up = once = close = open
+
+    def round(self, _seconds):
+        self.noted.append(self.name)
+
+    def result(self):
+        return self.name
+
+
+class Rounds(unittest.TestCase):
+    def test_nobody_is_always_behind_the_same_one(self):
+        noted, names = [], "abcd"
+        cases = [Made(name, noted) for name in names]
+        one = run.Run(run.QUICK, {}, [], [], [], False)
+        self.addCleanup(one.clear_away)
+        one.settings = replace(run.FULL, rounds={"cycle": 21})
+        one.cost_s = lambda *_: 0
+        with mock.patch.dict(run.ROUNDS, {"cycle": lambda _context: cases}):
+            one.in_rounds("cycle", Made.context)
+        self.assertEqual([sorted(noted[at : at + 4]) for at in range(0, len(noted), 4)], [list(names)] * 21)
+        pairs = collections.Counter(zip(noted, noted[1:]))
+        self.assertEqual({pair for pair in itertools.product(names, repeat=2) if pair[0] != pair[1]} - set(pairs), set())
+        self.assertLess(max(pairs.values()), 14)
+        self.assertEqual((one.cases, one.left_out), (list(names), []))
+
+    def test_many_callers_at_once_have_more_time(self):
+        """Each of them has a part of it, and the first turns of all end late."""
+        context = SimpleNamespace(settings=run.FULL, place="one", subjects=lambda **_: [SimpleNamespace(can=subjects.MORTISE, where="")])
+        found = {one.shape: one.lasts_s(0.25) for one in workloads.cycle(context)}
+        self.assertEqual(found, {"1 caller": (0.05, 0.25), **dict.fromkeys(("8 threads", "64 threads", "64 in flight"), (0.25, 0.5))})
+
+    def test_how_long_a_section_was(self):
+        """It is the sleep of a language, and not asked to be short."""
+        histogram = {"count": 0, "p50": 1_050_000}
+        found = {"rate": 1, "refused": 0, "longest_wait_ns": 1, "jain": 1, "least_share": 1, "changes": 1, "overlaps": 0, "overtakes": 0}
+        found.update({f"{name}_ns": {**histogram, "buckets": []} for name in ("handover", "pass")}, hold_ns={**histogram, "count": 1})
+        subject = SimpleNamespace(name="mortise", where="")
+        context = SimpleNamespace(backend="redis")
+        for hold_us, held in ((1000, 1050), (0, None)):
+            told = workloads.Contend("8 × 8", subject, context, 8, 8, hold_us).figures_of(found)
+            self.assertEqual(told.get("hold_p50"), held)
+
+    def test_one_bad_round_does_not_decide_a_cycle(self):
+        self.assertGreater(figures.sure_rank(run.FULL.rounds["cycle"]), 1)
+
+
+class Kills(unittest.TestCase):
+    def test_all_are_killed_after_the_same_part_of_a_period(self):
+        """With what each of them renews after; a pair of kills has nothing in common otherwise."""
+        for ttl_s in (2, 4, 30):
+            for name, part in (("mortise", 1 / 3), ("redis_semaphore", 0.8), ("redis_py", None)):
+                subject = SimpleNamespace(name=name, renews=part is not None)
+                ages_s = failures.Killed.ages_s(SimpleNamespace(subject=subject, ttl_s=lambda held_s=ttl_s: held_s), 5)
+                self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
+                if part is None:
+                    self.assertLess(max(ages_s), 0.8 * ttl_s)
+                    continue
+                passed = [round(age_s / (part * ttl_s) % 1, 6) for age_s in ages_s]
+                self.assertEqual(passed, [0.1, 0.3, 0.5, 0.7, 0.9], (ttl_s, name))
+
+    def test_how_long_a_claim_lasts_that_is_not_renewed(self):
+        for backend, short_s in (("redis", 2), ("zookeeper", 4)):
+            context = SimpleNamespace(backend=backend)
+            self.assertEqual(failures.Killed("fail", "holder killed", None, context, 1).ttl_s(), short_s)
+            subject = subjects.mortise("")
+            self.assertEqual(failures.KilledLongTtl(subject, context).ttl_s(), 30)
+
+
+class Failures(unittest.TestCase):
+    def test_a_refused_cycle_lasts_until_the_next_that_was_had(self):
+        found = [(0, 1, 2, 3_000_000), (10_000_000, 0, 0, 11_000_000), (20_000_000, 25, 26, 30_000_000), (40_000_000, 0, 0, 41_000_000)]
+        self.assertEqual([took for _, took in failures.lasting_ms(found)], [3, 20, 10, 1])
+
+    def test_a_grant_before_the_holders_end_is_two_holders(self):
+        self.assertEqual(failures.Killed.told([(0, 5, 6, 7)], 6)["overlaps"], 1)
+        self.assertEqual(failures.Killed.told([(0, 2_000_000, 6, 7)], 1_000_000), {"to_grant": 1, "refused": 0, "overlaps": 0})
+        self.assertEqual(failures.Killed.told([(0, 0, 0, 7)], 6), {"refused": 1})
+
+
+class Sizes(unittest.TestCase):
+    """That a curve ends somewhere is no failure; that a case fails is one."""
+
+    def test_a_size_that_takes_too_long_is_not_left_out(self):
+        one = run.Run(run.QUICK, {}, [], [], [], False)
+        self.addCleanup(one.clear_away)
+        limited = scale.Names(subjects.mortise(""), SimpleNamespace(settings=run.QUICK, place="one", backend="redis", url=""), 100, None)
+        limited.before = SimpleNamespace(set_up_s=5, count=10)
+        self.assertFalse(one.tried(limited, limited.check_time, "a size"))
+        limited.before = SimpleNamespace(set_up_s=None, count=10)
+        self.assertFalse(one.tried(limited, limited.check_time, "the next"))
+        self.assertEqual(([entry["what"] for entry in one.not_reached], one.left_out), (["a size", "the next"], []))
+        self.assertFalse(one.tried(limited, lambda: 1 / 0, "a case"))
+        self.assertEqual([entry["what"] for entry in one.left_out], ["a case"])
+
+    def test_a_rival_that_is_never_measured_at_holding_many_is_not_asked(self):
+        with mock.patch("shutil.which", lambda _: "/bin/etcdctl"):
+            (found,) = subjects.known_rivals("etcd")["etcdctl lock"]
+        self.assertNotIn("renew", found.can)
+        self.assertTrue(found.renews)
+
+
+unittest.main(verbosity=2)
