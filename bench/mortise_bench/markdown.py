@@ -5,7 +5,7 @@ import re
 from . import floors
 from .figures import KNOWN, group_of
 from .tables import BACKENDS, TARGETS, number, spread, target_cells, targets_note, versions, warm_up
-from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, strict, witnessed
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, rated, strict, witnessed
 
 
 def marks(block):
@@ -105,7 +105,7 @@ def summary_row(cases):
         return ratio_text(case, "rate")
 
     def of_rival(case):
-        ratio = case["of_rival"].get("rate")
+        ratio = case["of_rival"].get("rate") if rated(case) else None
         return f"{ratio['median']:.3g}" if ratio else ""
 
     def to_grant(case):

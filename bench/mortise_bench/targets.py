@@ -143,10 +143,15 @@ def held_to(case, cases, name):
     return [rival for rival in rivals if (rival["subject"] in TOKENLESS_RIVALS) == tokenless(case)]
 
 
+def rated(case):
+    """Whether its rivals' rate is a measure of it, if it is a rate that it is compared by."""
+    return MAIN[case["workload"]] != "rate" or case["backend"] not in SPAWNED
+
+
 def first_in(cases, accepts):
     """The verdicts and words of all shapes in which there are rivals."""
     found = []
-    for case in cases:
+    for case in filter(rated, cases):
         name = main_figure(case)
         rivals = held_to(case, cases, name)
         if case["kind"] == "driver" and accepts(case) and rivals:
@@ -201,7 +206,7 @@ def of_group(cases, rivaled):
                 yield of_floor(case)
     if seen or without:
         return
-    if rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say
+    if rivaled and drivers and MAIN[workload] == "rate" and rated(drivers[0]):  # there, each rival has something to say
         yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", NOT_JUDGED)
 
 

@@ -74,6 +74,9 @@ class Page(unittest.TestCase):
         text = markdown.summary({**told, "targets": targets.rows(told)})
         self.assertIn("| One Redis server | 0.8 one | 4.5 one | 2 one |  |  |", text)
         self.assertIn("Of 5 targets: 3 met, 1 missed, 0 not decided, 1 not judged.", text)
+        for one in told["cases"]:
+            one["backend"] = "etcd"
+        self.assertIn("| etcd | 0.8 one |  |  |  |  |", markdown.summary(told))
         self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, handover_max = 0: strict order: at most 1%. Measured:", text)
 
     def test_scale(self):
