@@ -221,7 +221,7 @@ def grown(curve):
         if found["bends"] is not None and found["figure"] not in WALL
     ]
     case = {"target": "", "backend": curve["backend"], "place": curve["place"]}
-    return row(case, f"scale, {curve['words']}", "at most linear, up to " + f"{curve['largest']:,}", "; ".join(late) or "all", not late)
+    return row(case, f"scale, {curve['words']}", f"at most twice linear from size to size, up to {curve['largest']:,}", "; ".join(late) or "all", not late)
 
 
 def rows(result):
