@@ -166,7 +166,8 @@ def target_cells(row):
 
 HELD = (
     "The median of the rounds (least to most) decides a ratio to a rival, the worst round all else. Not decided: the bound lies "
-    "where the median of more rounds may be (nine of ten times it lies between the ranks of the rounds that say so)."
+    "where the median of more rounds of this run may be (nine of ten times it lies between the ranks of the rounds that say so). "
+    "Another run starts its processes anew, and may differ by more."
 )
 
 
