@@ -3,7 +3,7 @@
 import re
 
 from . import floors
-from .figures import KNOWN, group_of
+from .figures import KNOWN, group_of, sure
 from .tables import BACKENDS, TARGETS, number, spread, target_cells, targets_note, versions, warm_up
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, rated, strict, witnessed
 
@@ -168,6 +168,16 @@ def floor_tables(result):
     return "\n\n".join(parts)
 
 
+def beaten_floors(result):
+    """A floor of one caller sends what the driver sends: where the driver is surely faster, it does not."""
+    for case in result["cases"]:
+        ratio = case["ratios"].get("rate")
+        if case["kind"] != "driver" or case["workload"] != "cycle" or case["shape"] != "1 caller" or ratio is None:
+            continue
+        if sure(ratio["rounds"])[0] > 1:
+            yield f"{case['backend']}, {case['place']}, {case['label']}: {ratio['median']:.3g} of the rate of {ratio['to']}"
+
+
 def comparison(result):
     machine, method = result["machine"], result["method"]
     parts = [
@@ -185,6 +195,8 @@ def comparison(result):
             if case["workload"] == workload:
                 groups.setdefault(group_of(case), []).append(case)
         parts += [table(workload, group) for group in groups.values()]
+    beaten = "; ".join(beaten_floors(result))
+    parts += [f"Floors that are slower than the driver, which shows that they do other work: {beaten}."] if beaten else []
     parts += [f"Left out: {entry['what']}: {entry['why']}." for entry in result["left_out"]]
     parts += [f"Not reached: {entry['what']}: {entry['why']}." for entry in result.get("not_reached", ())]
     parts.append("Versions: " + "; ".join(f"{what}: {version}" for what, version in versions(result).items()) + ".")

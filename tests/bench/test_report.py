@@ -13,7 +13,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from made_up import contended, program, result, sizes  # noqa: E402
+from made_up import case, contended, program, result, sizes  # noqa: E402
 from mortise_bench import figures, floors, markdown, page, pictures, scale, tables, targets  # noqa: E402
 
 
@@ -78,6 +78,13 @@ class Page(unittest.TestCase):
             one["backend"] = "etcd"
         self.assertIn("| etcd | 0.8 one |  |  |  |  |", markdown.summary(told))
         self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, handover_max = 0: strict order: at most 1%. Measured:", text)
+
+    def test_a_floor_that_is_slower_is_told(self):
+        for rates, told in (([110] * 5, True), ([110, 110, 110, 110, 90], False), ([90] * 5, False)):
+            cases = [case("mortise", "driver", rates), case("floor", "floor", [100] * 5)]
+            figures.add_ratios(cases)
+            text = markdown.comparison({**result(), "cases": cases})
+            self.assertEqual("which shows that they do other work: redis, one, <mortise>: 1.1 of the rate of <floor>." in text, told)
 
     def test_scale(self):
         told = {**result(), "curves": scale.curves(sizes("memory", {100: 200000, 10000: 2000, 100000: 20000}))}
