@@ -49,6 +49,7 @@ KNOWN = {
 MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant",
         "scale": "set_up"}
 TAILS = ("p99", "p999", "handover_p99", "longest_wait")  # chance has its hand in them: of all rounds together, or of one turn
+TICKED = ("server_cpu", "client_cpu")
 NO_RATIO = ("hold_p50", "jain", "least_share", "overlaps", "overtakes", "changes", "refused")
 
 

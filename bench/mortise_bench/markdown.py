@@ -4,7 +4,7 @@ import re
 
 from . import floors
 from .figures import KNOWN, group_of, sure
-from .tables import BACKENDS, TARGETS, number, spread, target_cells, targets_note, versions, warm_up
+from .tables import BACKENDS, TARGETS, number, shown, spread, target_cells, targets_note, versions, warm_up
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, rated, strict, witnessed
 
 
@@ -19,7 +19,7 @@ def row(cells):
 
 def figure_text(case, name):
     found = case["figures"].get(name)
-    return number(found["median"]) if found else ""
+    return shown(name, found["median"]) if found else ""
 
 
 def ratio_text(case, name):
@@ -124,7 +124,7 @@ def summary_row(cases):
 
 
 SUMMARY = (
-    "", "one caller, of the floor's rate", "of the best rival's rate", "64 callers in strict order, of the best rival's",
+    "", "one caller, of the floor's rate", "of the best rival's rate", "64 callers, `handover_max = 0`, of the best rival's",
     "64 callers with hand-over in the process, which no rival has, of the best rival's", "from a kill to the next grant, with a witness",
 )  # fmt: skip
 
@@ -212,7 +212,8 @@ def scale_table(result):
             (few, less), (many, more) = found["points"][0], found["points"][-1]
             what = f"{words.removesuffix(', for each').removesuffix(' for each')}, {unit}"
             bends = "" if found["bends"] is None else f"{found['bends']:,}"
-            ends = (f"{number(less)} at {few:,}", f"{number(more)} at {many:,}", f"{found['slope']:.3g}", bends, number(found["hosts"]))
+            less, more, hosts = (shown(found["figure"], value) for value in (less, more, found["hosts"]))
+            ends = (f"{less} at {few:,}", f"{more} at {many:,}", f"{found['slope']:.3g}", bends, hosts)
             lines.append(row((f"{BACKENDS[told['backend']]}, {told['words']}", what, *ends)))
     return f"{machine_text(result['machine'])}.\n\n" + "\n".join(lines)
 

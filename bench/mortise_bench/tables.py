@@ -2,7 +2,7 @@
 
 import html
 
-from .figures import KNOWN
+from .figures import KNOWN, TICKED
 from .subjects import JAVA_S, V8_S
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, SPAWNED, ordered, strict, tokenless
 
@@ -23,6 +23,11 @@ def number(value):
     size = abs(value)
     digits = 0 if size >= 100 or value == 0 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:,.{digits}f}"
+
+
+def shown(name, value):
+    """A figure of this name. Processor time comes in ticks, some milliseconds of the spell each: less than one says nothing."""
+    return f"{value:,.0f}" if name in TICKED else number(value)
 
 
 def texts_table(heads, rows):
@@ -46,7 +51,7 @@ def cell(case, name):
     found = case["figures"][name]
     floor, rival = times(case["ratios"].get(name)), times(case["of_rival"].get(name))
     below = [spread(found), floor and f"{floor} of the floor", rival and f"{rival} of the best rival"]
-    return html.escape(number(found["median"])) + "".join(f"<small>{html.escape(text)}</small>" for text in below if text)
+    return html.escape(shown(name, found["median"])) + "".join(f"<small>{html.escape(text)}</small>" for text in below if text)
 
 
 def columns(cases):

@@ -86,6 +86,14 @@ class Page(unittest.TestCase):
             text = markdown.comparison({**result(), "cases": cases})
             self.assertEqual("which shows that they do other work: redis, one, <mortise>: 1.1 of the rate of <floor>." in text, told)
 
+    def test_processor_time_has_no_digits_below_its_ticks(self):
+        one = case("mortise", "driver", [1], workload="renew", figures={"server_cpu": figures.figure("server_cpu", [3.33])})
+        figures.add_ratios([one])
+        self.assertIn("|  | 3 |", markdown.table("renew", [one]))
+        self.assertIn("<td>3</td>", tables.cases_table([one], "all"))
+        curve = scale.curves(sizes("client_cpu", {1000: 33.31, 10000: 333.1}))
+        self.assertIn("| 33 at 1,000 | 333 at 10,000 |", markdown.scale_table({**result(), "curves": curve}))
+
     def test_scale(self):
         told = {**result(), "curves": scale.curves(sizes("memory", {100: 200000, 10000: 2000, 100000: 20000}))}
         text = markdown.scale_table(told)
