@@ -176,7 +176,7 @@ class Run:
             return 40
         if workload == "wait":
             before_s, spell_s = case.spell(seconds)
-            return before_s + 2 * spell_s + 2
+            return before_s + spell_s * (2 if case.context.backend in ("redis", "redlock") else 1) + 2  # requests: see Monitors
         return 7 if isinstance(case, failures.Killed) else seconds + 2
 
     def plan(self):
