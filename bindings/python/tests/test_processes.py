@@ -1,7 +1,5 @@
 """Processes: Ctrl-C, the end of the interpreter, fork, multiprocessing, pre-fork servers."""
-import concurrent.futures
 import multiprocessing
-import multiprocessing.util
 import os
 import pickle
 import signal
@@ -9,6 +7,7 @@ import threading
 import warnings
 
 import pytest
+from children import add_ones, keep, keep_in_a_pool, work_in_a_child, work_in_a_thread
 from conftest import PATIENCE_S, wait_until, waiters
 
 import mortise
@@ -230,17 +229,6 @@ def test_fork_while_a_thread_waits(client, other, where):
     thread.join()
 
 
-def add_ones(where, path, count, lock=None):
-    """The work of a child: it adds ones to a number in a file."""
-    with mortise.open(where) as client:
-        for _ in range(count):
-            with client.lock("number", timeout=PATIENCE_S):
-                with open(path, encoding="ascii") as file:
-                    number = int(file.read())
-                with open(path, "w", encoding="ascii") as file:
-                    file.write(str(number + 1))
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(where, tmp_path, method):
     path, context = tmp_path / "number", multiprocessing.get_context(method)
@@ -254,21 +242,6 @@ def test_multiprocessing(where, tmp_path, method):
     assert path.read_text() == "75"
 
 
-kept = []
-
-
-def keep(where):
-    """The work of a child that ends while it holds."""
-    client = mortise.open(where)
-    kept.append((client, client.acquire("a")))
-
-
-def keep_in_a_pool(where):
-    """The work of a child that ends while it holds, and while a thread of a pool is idle."""
-    client, pool = mortise.open(where), concurrent.futures.ThreadPoolExecutor()
-    kept.append((client, pool, pool.submit(client.acquire, "a").result()))
-
-
 @pytest.mark.parametrize("work", [keep, keep_in_a_pool])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing_exit_while_holding(client, where, method, work):
@@ -277,35 +250,6 @@ def test_multiprocessing_exit_while_holding(client, where, method, work):
     child.join(PATIENCE_S)
     assert child.exitcode == 0
     client.acquire("a", timeout=0).release()
-
-
-def work_in_a_thread(where, _, parent):
-    """The work of a child that returns while its thread works under a lock."""
-    client, held = mortise.open(where), threading.Event()
-
-    def work():
-        with client.lock("a") as lease:
-            held.set()
-            threading.main_thread().join()  # it returns when the interpreter waits for the threads
-            parent.send("waiting")
-            parent.recv()
-            lease.check()
-            parent.send("done")
-
-    threading.Thread(target=work).start()
-    held.wait()
-
-
-def work_in_a_child(where, method, parent):
-    """The same with a child of the child. The first finalizer of a priority is the last one to run."""
-    multiprocessing.util.Finalize(None, parent.send, ("waiting",), exitpriority=0)
-    multiprocessing.get_context(method).Process(target=end_when_told, args=(parent,)).start()
-    keep(where)
-
-
-def end_when_told(parent):
-    parent.recv()
-    parent.send("done")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
