@@ -182,7 +182,8 @@ def test_asyncio(client, kind):
 
     loop, at = asyncio.new_event_loop(), "no step"
     guard = loop.call_later(PATIENCE_S, hung)
-    for number, at in enumerate(steps(run, block, beside, every=1, limit=300 if kind == "first" else None)):
+    every = EVERY if kind == "many" else 1  # by day each step with one name only, see EVERY
+    for number, at in enumerate(steps(run, block, beside, every=every, limit=300 if kind == "first" else None)):
         loop.run_until_complete(the_rest())
         assert client.stats().held == 0 and client.stats().waiting == 0, at
         for sink in client._loops.values():
