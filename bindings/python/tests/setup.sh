@@ -6,5 +6,11 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 rm -rf -- "$1"
 mkdir -p -- "$1"
 sh "$here/../build-wheel.sh" "$1/dist"
-"$MORTISE_PYTHON" -m venv --system-site-packages "$1/venv"
-"$1/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$1"/dist/mortise-*.whl
+
+# A pip for each environment is unpacked and compiled, which takes longer than the build of the wheel: the system's does as well.
+without=''
+if "$MORTISE_PYTHON" -c 'import pip' 2>/dev/null; then
+    without=--without-pip
+fi
+"$MORTISE_PYTHON" -m venv ${without:+"$without"} --system-site-packages "$1/venv"
+"$1/venv/bin/python" -m pip install --quiet --no-index --disable-pip-version-check "$1"/dist/mortise-*.whl
