@@ -9,7 +9,7 @@ import unittest
 
 import parties
 from parties import (  # pylint: disable=unused-import
-    PATIENCE, ROUNDS, TESTS, Counter, InThread, Taker, TakerContender, contend, main, until,
+    PATIENCE, ROUNDS, TESTS, Counter, InThread, Taker, TakerContender, contend, main, pause, until,
 )  # fmt: skip
 
 try:

@@ -3,7 +3,7 @@ exclude this project's driver and be excluded by it, and neither may end or exte
 Neighbour."""
 
 import interop
-from interop import InThread, TakerContender, contend, until
+from interop import InThread, TakerContender, contend, pause, until
 
 
 class Neighbour:
@@ -131,6 +131,7 @@ class Cases:
         self.assertEqual(taker.word("acquire", self.name, 0, 20000), "OK")
         while taker.renewals() < 6:
             self.assertFalse(other.try_lock())
+            pause()
         self.assertEqual(taker.word("state"), "HELD")
         self.assertEqual(taker.word("release"), "OK")
 

@@ -32,6 +32,11 @@ def until(what, said):
         select.select([], [], [], 0.002)
 
 
+def pause():
+    """Between two looks at what has to last: a busy loop would take a whole processor and see no more."""
+    select.select([], [], [], 0.02)
+
+
 class Server:
     """A server of this test's own; settings are the KEYs of servers/KIND.sh."""
 

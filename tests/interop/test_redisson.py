@@ -6,7 +6,7 @@ import uuid
 
 import interop
 import redisson
-from interop import InThread, TakerContender, contend, until
+from interop import InThread, TakerContender, contend, pause, until
 
 MODE = ("mode = hash", "dialect = redisson")
 
@@ -149,6 +149,7 @@ class Cases:
         while taker.renewals() < 6:
             left_ms = java.try_lock()
             self.assertTrue(left_ms is not None and left_ms <= 20000, left_ms)
+            pause()
         self.assertEqual(taker.word("release"), "OK")
 
     def test_renewed_by_java(self):
@@ -178,6 +179,7 @@ class Cases:
         self.assertEqual(taker.word("acquire", self.name, 0, 20000, java.field), "OK")
         while taker.renewals() < 40:
             self.assertIsNotNone(other.try_lock())
+            pause()
         self.assertEqual(java.hold_count(), 2)
         self.assertEqual(java.unlock(), 0)
         self.assertEqual(taker.word("state"), "HELD")
