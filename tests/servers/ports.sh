@@ -1,14 +1,13 @@
 # ports.sh - free ports for the servers of tests, in the folder $FOLDER of one of them. Sourced by servers.sh.
 # shellcheck shell=sh disable=SC2154 # FOLDER
 
-# Below the range from which the kernel takes the ports of outgoing connections.
-port_is_taken() {
-    grep -q ":$(printf '%04X' "$1") 0" /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
-
-# port_listens PORT: somebody listens there.
+# port_listens PORT: somebody listens there. The kernel names those who listen first; the connections behind them, which in a
+# run of all tests are thousands that have ended, would take it ten times as long as awk takes.
 port_listens() {
-    grep -q ":$(printf '%04X' "$1") 0*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    awk -v "socket=:$(printf '%04X' "$1") 0*:0000 0A " '
+        / 0A / { if ($0 ~ socket) { found = 1; exit } next }
+        FNR > 1 { nextfile }
+        END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
 server_port() {
@@ -17,7 +16,8 @@ server_port() {
     read -r port_noted <"$port_file" && echo "$port_noted"
 }
 
-# reserve_port FILE: writes a free port into FILE. No other test of this user takes it until FOLDER is deleted: while a
+# reserve_port FILE: writes a free port into FILE, below the range from which the kernel takes the ports of outgoing
+# connections: so whoever has it listens there. No other test of this user takes it until FOLDER is deleted: while a
 # server is stopped, nothing else shows that its port is in use.
 reserve_port() {
     ports_folder=/tmp/mortise-test-ports-$(id -u) # not in $TMPDIR: tests have folders of their own there
@@ -27,7 +27,7 @@ reserve_port() {
         set -- "$1" "$ports_folder"/[0-9]*
         [ $# -lt 1000 ] || forget_old_ports
         port=0
-        while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_reserved "$port"; do
+        while [ "$port" -eq 0 ] || port_listens "$port" || port_is_reserved "$port"; do
             read -r random </proc/sys/kernel/random/uuid
             port=$((12000 + 0x${random%%-*} % 20000))
         done
