@@ -1,4 +1,4 @@
-/* crowd.c - a hundred clients that open in random phases of a migration at the same moment, again and again, acquire
+/* crowd.c - a crowd of clients that open in random phases of a migration at the same moment, again and again, acquire
  * a lock, hold it for a moment and close, while crowd.sh takes the steps. Shows that no client of phase old and no
  * client of phase new have a lease at the same instant, whatever the lock.
  *

@@ -1,5 +1,5 @@
 #!/bin/sh
-# crowd.sh ROUNDS - a hundred clients in random phases (crowd.c) between two Redis servers, while an operator takes the
+# crowd.sh ROUNDS CLIENTS - so many clients in random phases (crowd.c) between two Redis servers, while an operator takes the
 # steps in both directions, ROUNDS times, whichever clients exist. There are never an old and a new client with a lease at
 # one instant. Needs MORTISE_CROWD and what every test has.
 set -eu
@@ -39,7 +39,7 @@ done
 conf both operator 60s # UNREACHABLE would be the end of the test
 
 mkfifo "$folder/stdin" "$folder/stdout"
-"$MORTISE_CROWD" "$folder" 100 2>"$folder/told" <"$folder/stdin" >"$folder/stdout" &
+"$MORTISE_CROWD" "$folder" "$2" 2>"$folder/told" <"$folder/stdin" >"$folder/stdout" &
 crowd=$!
 exec 3>"$folder/stdin" 4<"$folder/stdout"
 
