@@ -13,9 +13,12 @@
 # Values: HOST PORT PORT2 PORTpooler. `ask` is psql as the superuser, on the database `mortise`.
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
-# Debian keeps them out of $PATH.
+# Debian keeps them out of $PATH, and has clients there that are a Perl program: it looks which cluster is meant, and costs six
+# times as much as the client that it then starts. So the clients are started from their own folder, if they have one.
+postgres_clients=''
 for postgres_bin in /usr/lib/postgresql/*/bin; do
     [ ! -x "$postgres_bin/postgres" ] || PATH=$PATH:$postgres_bin
+    [ ! -x "$postgres_bin/psql" ] || postgres_clients=$postgres_bin/
 done
 kind_programs='postgres initdb psql pg_basebackup setpriv timeout ps'
 kind_keys='standby pooler faketime disk wal conf'
@@ -127,7 +130,7 @@ postgres_make_new() {
 }
 
 postgres_copy() {
-    (postgres_as pg_basebackup -D "$1" -h 127.0.0.1 -p "$(server_port 1)" -U postgres \
+    (postgres_as "${postgres_clients}pg_basebackup" -D "$1" -h 127.0.0.1 -p "$(server_port 1)" -U postgres \
         -R -X stream -c fast --no-sync)
 }
 
@@ -192,7 +195,8 @@ kind_pids() {
 kind_ask() {
     ask_port=$(server_port "$1")
     shift
-    timeout -s KILL 90 psql -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$ask_port" -U postgres -d mortise "$@"
+    timeout -s KILL 90 "${postgres_clients}psql" -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$ask_port" \
+        -U postgres -d mortise "$@"
 }
 
 kind_may_be_ready() {
@@ -201,9 +205,9 @@ kind_may_be_ready() {
 
 kind_ready() {
     if [ "$1" = pooler ]; then
-        timeout 5 psql -X -At -h 127.0.0.1 -p "$(server_port pooler)" -U mortise -d mortise -c 'SELECT 1'
+        timeout 5 "${postgres_clients}psql" -X -At -h 127.0.0.1 -p "$(server_port pooler)" -U mortise -d mortise -c 'SELECT 1'
     else
-        timeout 5 psql -X -At -h 127.0.0.1 -p "$(server_port "$1")" -U postgres -d mortise \
+        timeout 5 "${postgres_clients}psql" -X -At -h 127.0.0.1 -p "$(server_port "$1")" -U postgres -d mortise \
             -c 'SHOW data_directory' | grep -qxF "$FOLDER/$1/data"
     fi
 }
