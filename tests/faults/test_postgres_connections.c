@@ -1,5 +1,5 @@
 /* test_postgres_connections.c - the PostgreSQL driver's connections: how many there are, and what is left when one breaks
- * or its client stands still. The server needs no standby and no clock to set, which make each of its sessions dearer. */
+ * or its client stands still. The server has no standby and no clock to set: both cost more for each session. */
 #define SERVER_SETTINGS ""
 #include "postgres_server.h"
 

@@ -115,8 +115,9 @@ by_pkg_config() {
 }
 by_pkg_config "$compiler" consumer.c
 # In C++ the flags have to find the headers and to link; to compile all of them once more takes longer than anything else here.
-eval "\"\$cxx\" -std=c++17 -Werror -E \"\$work/consumer/consumer_cxx.cpp\" -o \"\$work/headers\" $flags" >"$log" 2>&1 ||
-    fail "mortise.hpp is not found with: $flags"
+headers=$(pkg_config --cflags mortise)
+eval "\"\$cxx\" -std=c++17 -Werror -E \"\$work/consumer/consumer_cxx.cpp\" -o \"\$work/headers\" $headers" >"$log" 2>&1 ||
+    fail "mortise.hpp is not found with: $headers"
 by_pkg_config "$cxx" build/CMakeFiles/consumer_cxx.dir/consumer_cxx.cpp.o
 version=$("$prefix/bin/mortise" --version | sed -n '1s/^[^0-9]*\([0-9.]*\).*/\1/p')
 [ "$(pkg_config --modversion mortise)" = "$version" ] || fail "pkg-config says another version than mortise"

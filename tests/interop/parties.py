@@ -1,6 +1,6 @@
 """parties.py - what the tests with other clients share, whatever the server is: a private server, tests/taker.c as a
 second process that uses this project's library, a number in a file that is correct only under a lock, and contenders for
-it. Knows no client. Nothing sleeps: the tests poll until the expected state is reached, or fail."""
+it. Knows no client. No test takes a sleep for an event: they poll until the expected state is reached, or fail."""
 
 import os
 import select

@@ -18,7 +18,7 @@ SETTINGS = {
 class RedisPy(onekey.Neighbour):
     def __init__(self, redis, name):
         super().__init__(redis, name)
-        # sleep: with a longer one it has hardly a turn beside those who are told, and the contest lasts until its end.
+        # sleep: with a longer one it rarely wins against clients that are notified, and the contest lasts until its end.
         # thread_local: a test waits in another thread than that in which it releases
         self.held = redis.lock(name, sleep=0.002, thread_local=False)
 

@@ -16,9 +16,9 @@ server_port() {
     read -r port_noted <"$port_file" && echo "$port_noted"
 }
 
-# reserve_port FILE: writes a free port into FILE, below the range from which the kernel takes the ports of outgoing
-# connections: so whoever has it listens there. No other test of this user takes it until FOLDER is deleted: while a
-# server is stopped, nothing else shows that its port is in use.
+# reserve_port FILE: writes a free port into FILE, below the range from which Linux takes the ports of outgoing connections
+# if nobody has set another one: so whoever has it listens there. No other test of this user takes it until FOLDER is
+# deleted: while a server is stopped, nothing else shows that its port is in use.
 reserve_port() {
     ports_folder=/tmp/mortise-test-ports-$(id -u) # not in $TMPDIR: tests have folders of their own there
     [ -d "$ports_folder" ] || (umask 077 && mkdir -p "$ports_folder")

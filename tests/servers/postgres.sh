@@ -14,12 +14,13 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 # Debian keeps them out of $PATH, and has clients there that are a Perl program: it looks which cluster is meant, and costs six
-# times as much as the client that it then starts. So the clients are started from their own folder, if they have one.
-postgres_clients=''
+# times as much as the client that it then starts. So the clients are those of the server's own folder, if it has some.
 for postgres_bin in /usr/lib/postgresql/*/bin; do
     [ ! -x "$postgres_bin/postgres" ] || PATH=$PATH:$postgres_bin
-    [ ! -x "$postgres_bin/psql" ] || postgres_clients=$postgres_bin/
 done
+postgres_clients=$(command -v postgres) || postgres_clients=''
+postgres_clients=${postgres_clients%postgres}
+[ -x "${postgres_clients}psql" ] || postgres_clients=''
 kind_programs='postgres initdb psql pg_basebackup setpriv timeout ps'
 kind_keys='standby pooler faketime disk wal conf'
 kind_stop_signal=INT # fast: clients are not waited for

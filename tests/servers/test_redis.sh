@@ -76,8 +76,9 @@ runs() {
     esac
 }
 
-soon() { # COMMAND…: within 20 s, by which failure is bounded
-    for _ in $(seq 1000); do
+soon() { # COMMAND…: within 60 s, by which failure is bounded
+    local until=$((SECONDS + 60))
+    while [ $SECONDS -lt $until ]; do
         "$@" && return 0
         sleep 0.02
     done
