@@ -418,8 +418,8 @@ typedef struct mortise_module {
     void (*cancel)(void *ctx, mortise_op *op);
     /* Reports which descriptors to poll, and by when to call `turn` at the latest. Fills at most `capacity` entries
      * (fd, events), each descriptor once, with all its events, and returns their number. *due_ns is MORTISE_NEVER at the
-     * call; lower it if needed. The core calls it after every other call, with a lock of the core held: it must be quick,
-     * change nothing, and take no lock under which host->post may be called. */
+     * call; lower it if needed. The core calls it before it polls, after one or several rounds of the other calls, with a lock
+     * of the core held: it must be quick, change nothing, and take no lock under which host->post may be called. */
     size_t (*interest)(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns);
     /* Some descriptors are ready (revents is set), or n is 0 and due_ns has come, or neither. */
     void (*turn)(void *ctx, const struct pollfd *ready, size_t n);

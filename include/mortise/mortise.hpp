@@ -20,7 +20,7 @@
  * -fno-exceptions, value() of a failure ends the program.
  *
  * GUARDS (client, lease) can be moved, not copied. A moved-from or empty guard behaves like the handle NULL (INVALID,
- * LOST, 0). Destructors release and close, and ignore the result: call release() if the result matters. A lease may
+ * LOST, 0), but its release is INVALID. Destructors release and close, and ignore the result: call release() if the result matters. A lease may
  * outlive its client; it is lost then. As with any C++ object, only one thread at a time may use an object, but several
  * threads may call its const functions, so one client serves all threads. client::close() may also be called while
  * other threads use that client: it ends their waits. Assignment to a lease releases the old lease *after* the new one

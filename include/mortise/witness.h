@@ -40,7 +40,7 @@
  *     is odd, so the witness does not use what is half written.
  *   - after ASKED was written, before the request leaves: the releases find nothing.
  *   - with a request on its way: it may be executed after a release that found nothing. So ASKED is released again until
- *     the ttl is over (counted from the death); a claim that is made later than that has ended by itself before it could
+ *     the ttl is over (counted from the first release); a claim that is made later than that has ended by itself before it could
  *     matter longer than without a witness.
  *   - between the grant and HELD: as ASKED. It costs some needless requests.
  *   - with a renewal on its way: a renewal of a grant that is gone does nothing (R3).

@@ -34,7 +34,8 @@ class Busy(NotAcquired):
 
 class TimedOut(NotAcquired, TimeoutError):
     """The timeout ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
-    for this call yet (the message says "timed out"): it is slow, or it was asked for other callers of this process first."""
+    for this call yet (the message says "timed out", or of several names "no answer within the timeout"): it is slow, or it was
+    asked for other callers of this process first. Of several names also: one was lost while the others were missing."""
 
     status = "TIMEDOUT"
 
