@@ -2,43 +2,63 @@
  * been left to drop it with its ttl.
  *
  * A claim is PAUSED until its waitlist asks with it, HELD while a lease refers to it, and not free before every request
- * under its id has been answered and what may be left in the backend has been released there, as far as that can be. As
- * long as no request of an id can be executed any more and nothing was granted, the next request takes a new id. It has two
- * requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires and renews,
- * `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
+ * under its id has been answered and what may be left in the backend has been released there, as far as that can be. Each
+ * acquire of a claim has a new grant id, unless an earlier one may still be executed (`maybe`): then it repeats the same id.
+ * A claim has two requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires
+ * and renews, `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
  *
- * state   | meaning                        | OK             | BUSY, LOST          | no answer      | unwanted       | timer
- * --------|--------------------------------|----------------|---------------------|----------------|----------------|--------
- * PAUSED  | no request is out              | -              | -                   | -              | GONE (2)       | ASKING
- * ASKING  | an acquire is out              | HELD (1)       | PAUSED (2)          | PAUSED, maybe  | LEAVING        | ASKING (8)
- * LEAVING | the same, and nobody wants it  | ENDING         | GONE (2)            | ENDING (2)     | -              | -
- * HELD    | a lease refers to it           | HELD, extended | LOST                | HELD, suspect  | ENDING         | renew; LOST (3)
- * JOINED  | a lease shares another claim   | -              | -                   | -              | GONE           | - (7)
- * LOST    | its lease was lost             | ENDING (4)     | LOST                | ENDING (4)     | GONE           | -
- * ENDING  | a release is out, or pauses    | GONE (5)       | GONE (5)            | ENDING (6)     | ENDING         | repeat
- * GONE    | nothing is in the backend      |                |                     |                |                |
+ *   PAUSED    no request is out                     JOINED   a lease shares another claim
+ *   ASKING    an acquire is out                     LOST     its lease was lost, and not released yet
+ *   LEAVING   an acquire is out, nobody wants it    ENDING   a release is out, or pauses
+ *   HELD      a lease refers to it                  GONE     nothing is in the backend
  *
- * The answers are those to `ask` in PAUSED to LOST, and to `end` in ENDING. "No answer": the reply was lost, or may be.
+ * state   | OK         | BUSY, LOST (a) | INDETERMINATE | no answer (b) | refused (c)       | unwanted    | timer
+ * --------|------------|----------------|---------------|---------------|-------------------|-------------|----------------
+ * PAUSED  | -          | -              | -             | -             | -                 | GONE (2)    | ASKING (10)
+ * ASKING  | HELD (1)   | PAUSED (2)     | PAUSED, maybe | PAUSED        | PAUSED (2)        | LEAVING     | ASKING (8)
+ * LEAVING | ENDING     | GONE (2)       | ENDING        | GONE (2)      | GONE (2)          | -           | -
+ * HELD    | HELD (3)   | LOST (11)      | HELD, suspect | HELD, suspect | HELD, suspect (9) | ENDING (12) | renew; LOST (3)
+ * JOINED  | -          | -              | -             | -             | -                 | GONE        | - (7)
+ * LOST    | ENDING (4) | LOST           | ENDING (4)    | LOST          | LOST              | GONE        | -
+ * ENDING  | GONE (5)   | GONE (5)       | ENDING (6)    | ENDING (6)    | GONE (5)          | ENDING      | repeat
+ *
+ * The answers are those to `ask` in PAUSED to LOST, and to `end` in ENDING.
+ * (a) BUSY answers an acquire; LOST and NOTOWNER answer a renewal or a release. In another place they count as refused.
+ * (b) UNREACHABLE, CANCELED, TIMEDOUT, and a BACKEND that may pass (`retryable`). NOMEM too, if it answers a release.
+ * (c) Every other status. In ASKING the head of the waitlist fails with it.
+ *
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
  * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
  *     refused request that took a part of the claim back. The waitlist goes on with another claim.
- * (3) At the deadline. ENDING with its lease, if the backend may keep the claim for longer: a renewal may have moved it there at
- *     any time (`moved`), or it is good for less than its ttl (`span_ms`).
- * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim.
- * (5) If the answer is sure; else the release is repeated. LOST instead, while the lease has not been released.
- * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
- *     the end of the claim too: what may be left in the backend ends with its ttl.
- *
- * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline (join.c).
+ * (3) An answer that extends the claim moves its deadline. When the deadline has passed, whoever sees it first (the timer, an
+ *     answer, a call) makes the claim LOST. It is ENDING with its lease instead, if the backend may keep it for longer: a
+ *     renewal is out, or an earlier one may have moved the claim there at any time (`moved`), or the claim is good for less
+ *     than its ttl (`span_ms`).
+ * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim. If that answer comes in
+ *     ENDING, while the lease has not been released, the release is repeated (`end_again`).
+ * (5) If the answer is sure (a refusal is), and not `end_again`; else as (6). LOST instead, while the lease has not been
+ *     released.
+ * (6) The release is repeated. With the end of the ttl, and when a close gives up, it is over as in (5): what may be left in
+ *     the backend ends with its ttl.
+ * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline. A caller's unused claim goes
+ *     from PAUSED to JOINED when the caller joins a host (join.c).
  * (8) Set only while callers with owners wait behind the head: one of them asks alone (waitlist.h).
+ * (9) The claim is as it was, and not suspect, if a downgrade was refused (downgrade.c), or the driver does not take the ttl
+ *     of an extension (extend.c).
+ * (10) Earlier, if there is news of the name, or another head (waitlist.h).
+ * (11) GONE at once, if only guests use the claim (join.c). The same goes for LOST in (3).
+ * (12) HELD with a new handle, if a local caller takes the claim over (lease.c). HELD without a lease, if guests share it
+ *     (join.c).
  *
- * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c). Nor does an
- * extension, which is one renewal of a claim that is not renewed otherwise (extend.c).
+ * A witness makes claims of dead processes, which go from PAUSED to ENDING (client/witness.c).
  *
- * A doubt of the driver changes no state: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
+ * A downgrade changes no state: it is a renewal that also makes the claim shared (downgrade.c). Nor does an extension, which
+ * is one renewal of a claim that is not renewed otherwise (extend.c).
  *
- * "Unwanted": the caller left, the lease is released, or the client closes. A claim that is GONE is free again when both
- * of its requests have been answered.
+ * A doubt of the driver changes no state either: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
+ *
+ * "Unwanted": its callers left, or the next one wants something else; the lease is released; or the client closes. A claim
+ * that is GONE is free again when both of its requests have been answered.
  *
  * A deadline is only extended by compare-and-swap, from a value that has not passed; the thread that first sees that it
  * has passed marks it DEADLINE_PASSED, and that is final. */

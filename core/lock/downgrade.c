@@ -1,10 +1,10 @@
 /* downgrade.c - an exclusive claim becomes shared; see claim.h.
  *
- * | the claim | mortise_downgrade()   | renewal answered OK | no answer      | refused        | lost, released |
- * |-----------|-----------------------|---------------------|----------------|----------------|----------------|
- * | NONE      | WANTED, renews        | -                   | -              | -              | -              |
- * | WANTED    | INVALID, one waits    | shared, NONE        | MAYBE, repeats | NONE           | told           |
- * | MAYBE     | INVALID, or waits too | shared, NONE        | repeats        | repeats        | told           |
+ * | the claim | mortise_downgrade()   | renewal: OK  | UNREACHABLE | no answer      | refused | lost, released |
+ * |-----------|-----------------------|--------------|-------------|----------------|---------|----------------|
+ * | NONE      | WANTED, renews        | -            | -           | -              | -       | -              |
+ * | WANTED    | INVALID, one waits    | shared, NONE | repeats     | MAYBE, repeats | NONE    | told           |
+ * | MAYBE     | INVALID, or waits too | shared, NONE | repeats     | repeats        | repeats | told           |
  *
  * A renewal that was sent before the call does not carry the request: the next one does, at once after its answer. A refusal
  * in MAYBE proves nothing about the request that was executed, perhaps; so it is repeated, and the release of such a claim
