@@ -56,10 +56,9 @@ static void library_free(struct library *library)
 static mortise_status load_failed(const char *path, const char *real, mortise_error *error)
 {
     const char *why = dlerror(); /* of this thread */
-    size_t length = strlen(real);
-
     if (why == NULL)
         why = "unknown reason";
+    size_t length = strlen(real);
     if (strncmp(why, real, length) == 0 && strncmp(why + length, ": ", 2) == 0)
         why += length + 2;
     return failed(error, MORTISE_CONFIG, "%s cannot be loaded: %s", path, why);
