@@ -22,7 +22,7 @@ LEFT_OUT = {"(cd build-quickstart && cpack)"}
 STEPS = {
     "sh examples/quickstart.sh": r"(?s)2000 of 2000.*only one of us at a time$",
     "sudo cmake --install build-quickstart && sudo ldconfig": r"libmortise\.so",
-    "mortise run nightly -- backup.sh": r"^backed up$",
+    "mortise run nightly -- echo working": r"^working$",
     "mortise run -n nightly -- backup.sh": r"^backed up$",
     "mortise run --permits 4 job -- backup.sh": r"^backed up$",
     "mortise status nightly": r"^nightly\tfree",
