@@ -100,7 +100,7 @@ static void *service_main(void *argument)
 {
     struct pump *pump = argument;
     int64_t tick_ns = GRACE_NS;
-    pthread_setname_np(pthread_self(), "mortise-serve");
+    pthread_setname_np(pthread_self(), "mortise-pump");
     pthread_mutex_lock(&pump->lock);
     while (!pump->stopping) {
         if (!pump->inside && pump_has_work_locked(pump))

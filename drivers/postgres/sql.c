@@ -197,8 +197,8 @@ const char sql_in_time[] =
 #define CLOCKS                                                                                     \
     FINDING("abs(date_part('epoch', clock_timestamp()) - $1::float) > 2::float",                   \
             "note: the clocks of the server and of this host differ by more than two "             \
-            "seconds: leases do not depend on it, but the times in logs differ; "                  \
-            "synchronise both (NTP)")
+            "seconds: the times in logs differ; let NTP slew the clocks, because a step forward "  \
+            "of the clock of the server frees locks that are held")
 #define FINDINGS                                                                                   \
     NO_FSYNC " || " NO_PAGES " || " UNLOGGED " || " NO_STANDBY " || " LOCAL " || " SCHEMAS         \
              " || " OWNER " || " CLOCKS

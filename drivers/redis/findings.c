@@ -84,8 +84,8 @@ static void add_clock(const mortise_op *op, const redisReply *info)
         ping_add(
             op,
             " | note: the server's clock is %" PRId64
-            " s ahead of this host's: leases do not depend on it, but the times in logs differ; "
-            "synchronise both (NTP)",
+            " s ahead of this host's: the times in logs differ; let NTP slew the clocks, because a "
+            "step forward of the server's clock frees locks that are held",
             ahead_s);
 }
 
