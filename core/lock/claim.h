@@ -13,18 +13,19 @@
  *   HELD      a lease refers to it                  GONE     nothing is in the backend
  *
  * state   | OK         | BUSY, LOST (a) | INDETERMINATE | no answer (b) | refused (c)       | unwanted    | timer
- * --------|------------|----------------|---------------|---------------|-------------------|-------------|----------------
+ * --------|------------|----------------|---------------|---------------|-------------------|-------------|---------------------
  * PAUSED  | -          | -              | -             | -             | -                 | GONE (2)    | ASKING (10)
  * ASKING  | HELD (1)   | PAUSED (2)     | PAUSED, maybe | PAUSED        | PAUSED (2)        | LEAVING     | ASKING (8)
  * LEAVING | ENDING     | GONE (2)       | ENDING        | GONE (2)      | GONE (2)          | -           | -
- * HELD    | HELD (3)   | LOST (11)      | HELD, suspect | HELD, suspect | HELD, suspect (9) | ENDING (12) | renew; LOST (3)
+ * HELD    | HELD (3)   | LOST (11)      | HELD, suspect | HELD, suspect | HELD, suspect (9) | ENDING (12) | renew (13); LOST (3)
  * JOINED  | -          | -              | -             | -             | -                 | GONE        | - (7)
  * LOST    | ENDING (4) | LOST           | ENDING (4)    | LOST          | LOST              | GONE        | -
- * ENDING  | GONE (5)   | GONE (5)       | ENDING (6)    | ENDING (6)    | GONE (5)          | ENDING      | repeat
+ * ENDING  | GONE (5)   | GONE (5)       | ENDING (6)    | ENDING (6)    | GONE (5)          | ENDING      | repeat (13)
  *
  * The answers are those to `ask` in PAUSED to LOST, and to `end` in ENDING.
  * (a) BUSY answers an acquire; LOST and NOTOWNER answer a renewal or a release. In another place they count as refused.
- * (b) UNREACHABLE, CANCELED, TIMEDOUT, and a BACKEND that may pass (`retryable`). NOMEM too, if it answers a release.
+ * (b) UNREACHABLE, CANCELED, TIMEDOUT, and a BACKEND that may pass (`retryable`). For a release also NOMEM, and each other error
+ *     that may pass.
  * (c) Every other status. In ASKING the head of the waitlist fails with it.
  *
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
@@ -46,9 +47,11 @@
  * (9) The claim is as it was, and not suspect, if a downgrade was refused (downgrade.c), or the driver does not take the ttl
  *     of an extension (extend.c).
  * (10) Earlier, if there is news of the name, or another head (waitlist.h).
- * (11) GONE at once, if only guests use the claim (join.c). The same goes for LOST in (3).
+ * (11) GONE at once, if only guests use the claim; the same goes for LOST in (3). Such a claim is ENDING when the last of its
+ *     guests is lost alone (join.c).
  * (12) HELD with a new handle, if a local caller takes the claim over (lease.c). HELD without a lease, if guests share it
  *     (join.c).
+ * (13) A request that is out for too long is canceled instead, and in HELD the claim is suspect.
  *
  * A witness makes claims of dead processes, which go from PAUSED to ENDING (client/witness.c).
  *
