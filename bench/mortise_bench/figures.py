@@ -95,6 +95,11 @@ def group_of(case):
     return tuple(case[word] for word in GROUP)
 
 
+def words_of(place, where, workload, shape, label):
+    """A case as what was left out, or not reached, names it."""
+    return f"{place}, {where}: {workload}, {shape}, {label}"
+
+
 def main_figure(case):
     """Its name; None if the case has none of those it could be told by."""
     names = (MAIN[case["workload"]], "during_max", "server_cpu", "client_cpu", *case["figures"])

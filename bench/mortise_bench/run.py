@@ -225,9 +225,9 @@ class Run:
 
     @staticmethod
     def words_of(case):
-        context = case.context
-        return f"{context.place}, {context.label if context.url else context.backend}: {case.workload}, {case.shape}, " \
-            f"{case.subject.label_in(case.workload)}"
+        context, label = case.context, case.subject.label_in(case.workload)
+        where = context.label if context.url else context.backend
+        return figures.words_of(context.place, where, case.workload, case.shape, label)
 
     def one_round(self, cases, deed, seconds):
         """Each in turn; one that fails is taken out."""

@@ -222,5 +222,5 @@ def curves(cases):
         words = members[0]["shape"].partition(":")[0]
         told = [curve_of(members, name) for name in GROWING]
         found.append({"backend": backend, "curve": curve, "words": words, "place": members[0]["place"],
-                      "largest": members[-1]["count"], "figures": [one for one in told if one]})  # fmt: skip
+                      "sizes": len(members), "largest": members[-1]["count"], "figures": [one for one in told if one]})  # fmt: skip
     return found

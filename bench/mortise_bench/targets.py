@@ -214,14 +214,17 @@ WALL = ("set_up", "to_grant")  # what else the machine did is in it; their proce
 
 
 def grown(curve):
-    """Of one curve: nothing of it grows faster than the thing that is many."""
+    """Of one curve: nothing of it grows faster than the thing that is many. One size alone does not grow."""
     late = [
         f"{found['figure']}: slope {found['slope']:.3g}, from {found['bends']:,} on {max(found['steps']):.3g}"
         for found in curve["figures"]
         if found["bends"] is not None and found["figure"] not in WALL
     ]
     case = {"target": "", "backend": curve["backend"], "place": curve["place"]}
-    return row(case, f"scale, {curve['words']}", f"at most twice linear from size to size, up to {curve['largest']:,}", "; ".join(late) or "all", not late)
+    words, bound = f"scale, {curve['words']}", f"at most twice linear from size to size, up to {curve['largest']:,}"
+    if curve["sizes"] < 2:
+        return row(case, words, bound, "there is one size only", NOT_JUDGED)
+    return row(case, words, bound, "; ".join(late) or "all", not late)
 
 
 def rows(result):

@@ -120,6 +120,8 @@ class Sizes(unittest.TestCase):
         limited.before = SimpleNamespace(set_up_s=None, count=10)
         self.assertFalse(one.tried(limited, limited.check_time, "the next"))
         self.assertEqual(([entry["what"] for entry in one.not_reached], one.left_out), (["a size", "the next"], []))
+        told, words = limited.result(), one.words_of(limited)  # bench/check knows it by these words
+        self.assertEqual(words, figures.words_of(told["place"], told["target"] or told["backend"], "scale", told["shape"], told["label"]))
         self.assertFalse(one.tried(limited, lambda: 1 / 0, "a case"))
         self.assertEqual([entry["what"] for entry in one.left_out], ["a case"])
 

@@ -29,6 +29,13 @@ class Curves(unittest.TestCase):
         self.assertEqual((found["slope"], found["bends"], found["hosts"]), (1, None, 1000))
         self.assertTrue(row["met"])
 
+    def test_one_size_is_not_judged(self):
+        """The next one took too long, so nobody knows what grows."""
+        row = self.grown("requests", {100: 10})[1]
+        self.assertEqual((row["verdict"], row["found"]), (targets.NOT_JUDGED, "there is one size only"))
+        self.assertFalse(main.all_well({"left_out": [], "not_reached": [{"what": "1,000", "why": "slow"}], "targets": [row]}))
+        self.assertTrue(self.grown("requests", {100: 0.1, 1000: 0.1})[1]["met"])  # both are noise
+
     def test_bend(self):
         found, row = self.grown("requests", {100: 10, 1000: 100, 10000: 10000})
         self.assertEqual((found["slope"], found["steps"], found["bends"]), (1.5, [1, 2], 1000))
@@ -283,8 +290,9 @@ class Well(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
-    def check(self, change, *words, quick=False, before=lambda cases: None, more=()):
-        """change, before: what is done to the cases of the new run, of the one before. more: a row of the one before, one of the new run."""
+    def check(self, change, *words, quick=False, before=lambda cases: None, more=(), not_reached=()):
+        """change, before: what is done to the cases of the new run, of the one before. more: a row of the one before, one of the new run.
+        not_reached: sizes of the new run."""
         with tempfile.TemporaryDirectory() as folder:
             base, new = result(), copy.deepcopy(result())
             change(new["cases"])
@@ -293,6 +301,7 @@ class Check(unittest.TestCase):
             base["targets"] = targets.rows(base)
             for told, row in zip((base, new), more):
                 told["targets"].append(row)
+            new["not_reached"] = list(not_reached)
             base["method"]["quick"] = quick
             figures.write(f"{folder}/base", base)
             figures.write(f"{folder}/new", new)
@@ -377,18 +386,29 @@ class Check(unittest.TestCase):
         self.assertIn("not judged: redis, one, contend, one holder at a time: 0 overlaps before", done.stdout)
 
     def test_how_far_a_curve_goes_is_the_machines(self):
-        def curve(largest):
+        def curve(*counts):
             def make(cases):
-                cases.append(sizes("requests", {largest: 10})[0])
+                cases += sizes("requests", {count: count for count in counts})
+                figures.add_ratios(cases)
 
             return make
 
-        rows = [targets.grown({"figures": [], "backend": "redis", "place": "free", "words": "held", "largest": size}) for size in (100, 1000)]
+        few, many = (curve(10, 100), curve(10, 100, 1000))
+        rows = [targets.grown(scale.curves(sizes("requests", dict.fromkeys(counts, 10)))[0]) for counts in ((10, 100, 1000), (10, 100))]
         self.assertNotEqual(rows[0]["bound"], rows[1]["bound"])
-        done = self.check(curve(100), before=curve(1000), more=rows)
+        ended = [{"what": "one, redis: scale, held in one client: 1000, <mortise>", "why": "it would take 30 s to set up"}]
+        done = self.check(few, before=many, more=rows, not_reached=ended)
         self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
+        done = self.check(few, before=many, more=rows)  # it failed
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: scale, one, redis, held in one client: 1000, mortise", done.stdout)
         rows[1].update(verdict=targets.MISSED, met=False)
-        self.assertIn("missed: redis, free, scale, held", self.check(curve(1000), before=curve(100), more=rows).stdout)
+        self.assertIn("missed: redis, one, scale, held", self.check(many, before=few, more=rows).stdout)
+
+    def test_a_curve_of_one_size_is_told(self):
+        rows = [targets.grown(scale.curves(sizes("requests", dict.fromkeys(counts, 10)))[0]) for counts in ((10, 100), (10,))]
+        done = self.check(lambda cases: None, more=rows)
+        self.assertIn("not judged: redis, one, scale, held in one client: all before", done.stdout)
 
     def test_two_holders_are_worse_on_any_machine(self):
         def overlap(cases):
