@@ -1,7 +1,7 @@
 """The targets of mortise-bench, and whether a run met them. A ratio to a rival is held to its bound by the median of the
 rounds, and shown with their spread. If the bound lies where the true median may be (figures.sure), the verdict is "not
 decided". The worst case decides shares, waits, order and exclusion. A row is {"backend", "place", "what", "bound", "found",
-"verdict", "met"}; met is true or false for MET and MISSED, and None for the other two."""
+"verdict", "met", "once"}; met is true or false for MET and MISSED, and None for the other two; once: of one value, not of rounds."""
 
 from .figures import KNOWN, MAIN, beside_rivals, comparable, group_of, main_figure, sure
 
@@ -33,13 +33,13 @@ def ordered(case):
     return strict(case) and case["backend"] in FAIR
 
 
-def row(case, what, bound, found, verdict):
+def row(case, what, bound, found, verdict, once=False):
     """verdict: one of the four words, or whether it is met."""
     if not isinstance(verdict, str):
         verdict = MET if verdict else MISSED
     return {
         "backend": case["target"] or case["backend"], "place": case["place"], "what": what, "bound": bound, "found": found,
-        "verdict": verdict, "met": {MET: True, MISSED: False}.get(verdict),
+        "verdict": verdict, "met": {MET: True, MISSED: False}.get(verdict), "once": once,
     }  # fmt: skip
 
 
@@ -90,7 +90,8 @@ def contended(case, rivaled):
         share, wait_ms = case["long"]["least_share"], max(case["long"]["longest_wait"], figures["longest_wait"]["most"])
         bound = f"no process under {SHARE:g} of an even share in {seconds:g} s"
         rows.append(row(case, words, bound, told(share), share >= SHARE))
-        rows.append(row(case, words, f"no wait of {WAIT_MS} ms", f"{told(wait_ms)} ms", held([wait_ms], WAIT_MS, False, 1)))
+        verdict = held([wait_ms], WAIT_MS, False, 1)
+        rows.append(row(case, words, f"no wait of {WAIT_MS} ms", f"{told(wait_ms)} ms", verdict, once=True))
     return rows
 
 
@@ -149,13 +150,13 @@ def rated(case):
 
 
 def first_in(cases, accepts):
-    """The verdicts and words of all shapes in which there are rivals."""
+    """Of all shapes in which there are rivals: the verdict, words, and whether it is of one value."""
     found = []
     for case in filter(rated, cases):
         name = main_figure(case)
         rivals = held_to(case, cases, name)
         if case["kind"] == "driver" and accepts(case) and rivals:
-            found.append(beside(case, name, rivals))
+            found.append((*beside(case, name, rivals), len(case["figures"][name]["rounds"]) == 1))
     return found
 
 
@@ -172,8 +173,8 @@ def worst(verdicts):
 
 
 def shapes_row(case, what, bound, seen):
-    late = "; ".join(words for _, words in seen if words)
-    return row(case, what, bound, late or "in all", worst([verdict for verdict, _ in seen]))
+    late = "; ".join(words for _, words, _ in seen if words)
+    return row(case, what, bound, late or "in all", worst([verdict for verdict, *_ in seen]), any(once for *_, once in seen))
 
 
 def of_group(cases, rivaled):

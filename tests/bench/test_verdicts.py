@@ -410,6 +410,35 @@ class Check(unittest.TestCase):
         done = self.check(lambda cases: None, more=rows)
         self.assertIn("not judged: redis, one, scale, held in one client: all before", done.stdout)
 
+    def test_one_value_near_its_bound_is_no_pass(self):
+        """It is compared by nothing else; a ratio of rounds is."""
+
+        def waits(longest_ms):
+            return lambda cases: (cases.append(contended("mortise", "driver", [1] * 5, longest_ms=longest_ms)), figures.add_ratios(cases))
+
+        def requests(mine):
+            def make(cases):
+                for subject, kind, found in (("mortise", "driver", mine), ("rival", "rival", 100)):
+                    cases.append(case(subject, kind, [1], workload="wait", figures={"requests": figures.figure("requests", [found])}))
+                figures.add_ratios(cases)
+
+            return make
+
+        for make, before, now, told in (
+            (waits, 14, 300, "not met: redis, one, contend, 8 × 8, no wait of 250 ms: 14 ms before, 300 ms now"),
+            (requests, 79, 90, "not met: redis, one, wait, fewer requests than each rival, in all shapes: in all before, 1 caller: 0.9"),
+        ):
+            done = self.check(make(now), before=make(before))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(told, done.stdout)
+            self.assertEqual(self.check(make(now), before=make(now)).returncode, 0)
+
+        def slower(cases):  # than its rival in one of the rounds
+            cases[0] = case("mortise", "driver", [50, 90, 40, 80, 15])
+            figures.add_ratios(cases)
+
+        self.assertEqual(self.check(slower).returncode, 0)
+
     def test_two_holders_are_worse_on_any_machine(self):
         def overlap(cases):
             cases[0]["figures"]["overlaps"] = figures.figure("overlaps", [0, 1, 0])
