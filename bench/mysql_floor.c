@@ -83,6 +83,8 @@ void mysql_record(const char *url, const char *name, struct mysql_statements *st
                 "SELECT REGEXP_SUBSTR(argument,'^(SET SESSION [^;]*;)+') FROM mysql.general_log "
                 "WHERE argument LIKE 'SET SESSION %' LIMIT 1",
                 statements->settings, sizeof(statements->settings));
+    if (statements->settings[0] == '\0')
+        bench_die("the driver's settings are not in the log");
     set(root, "TRUNCATE mysql.general_log");
     bench_release(bench_acquire(client, name, NULL));
     logged(root, "version", name, statements->take, sizeof(statements->take));

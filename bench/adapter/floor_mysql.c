@@ -42,8 +42,8 @@ static void cycle(void *worker, const char *name)
     if (!own->learnt) { /* in the warm-up */
         pthread_mutex_lock(&learning);
         mysql_record(address, own->name, &own->statements);
+        mysql_set_alike(own->mysql, &own->statements); /* before another one logs what is set */
         pthread_mutex_unlock(&learning);
-        mysql_set_alike(own->mysql, &own->statements);
         own->learnt = true;
     }
     mysql_floor_cycle(own->mysql, &own->statements);
