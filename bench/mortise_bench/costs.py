@@ -2,6 +2,7 @@
 Counted on the server over some seconds, once for each subject, one after the other. Processor time and requests are of
 two spells of the same length, one after the other, where counting the requests costs the server something."""
 
+import math
 import time
 
 from .servers import cpu_s, memory_bytes
@@ -12,6 +13,7 @@ TTL_MS = 3000
 # After which part of its ttl what is held is renewed, where that is not a third: a spell is of whole periods. In ZooKeeper
 # it is a session of 4 s that is kept.
 RENEWED_AFTER = {"redis_semaphore": 0.8}
+BEATS = {"zookeeper": 10, "etcd": 6}  # of Mortise while it holds something, in a session or a lease
 SESSION_PERIOD_S = 4 / 3
 # A spell of several pings: Mortise beats at distances of its own there, 1.03 s, so 9 come in the time of 7 pings.
 SESSION_PERIODS = 7
@@ -22,8 +24,11 @@ LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
 HOLDERS_TIMES = 2
 
 
-def period_s(subject, ttl_s):
-    """Between two renewals."""
+def period_s(subject, backend, ttl_s):
+    """Between two renewals of what lasts so long, or of a session."""
+    if subject.kind == "driver" and backend in BEATS:
+        lasts_s = math.ceil(1.25 * ttl_s) if backend == "etcd" else ttl_s  # a lease of the server's is of whole seconds
+        return lasts_s / BEATS[backend]
     return ttl_s * RENEWED_AFTER.get(subject.name, 1 / 3)
 
 
@@ -105,7 +110,7 @@ class Renew(Cost):
     def whole_periods_s(self, seconds):
         if self.context.backend == "zookeeper":
             return self.session_periods_s(seconds)
-        one_s = period_s(self.subject, TTL_MS / 1e3)
+        one_s = period_s(self.subject, self.context.backend, TTL_MS / 1e3)
         return max(1, round(seconds / one_s)) * one_s
 
 

@@ -3,6 +3,7 @@
 Latencies are of an open loop: a cycle is due every 20 ms, and its latency counts from then, so that a caller who stood
 still is told by all the cycles that should have been. A cycle that was refused lasts until the next one that was not."""
 
+import math
 import shutil
 import statistics
 import struct
@@ -68,12 +69,12 @@ class Killed(Cost):
         return (SESSION_MS if self.context.backend == "zookeeper" else self.ttl_ms) / 1e3
 
     def ages_s(self, count):
-        """How long each is held: parts of the first period, or of the second one if the first of them would come too soon."""
+        """How long each is held: parts of the first period, or of a later one if the first of them would come too soon."""
         parts = [(at + 0.5) / count for at in range(count)]
         if not self.subject.renews:
             return [SETTLE_S + part * (ONLY * self.ttl_s() - SETTLE_S) for part in parts]
-        one_s = period_s(self.subject, self.ttl_s())
-        first_s = 0 if parts[0] * one_s > SETTLE_S else one_s
+        one_s = period_s(self.subject, self.context.backend, self.ttl_s())
+        first_s = one_s * max(0, math.ceil(SETTLE_S / one_s - parts[0]))
         return [first_s + part * one_s for part in parts]
 
     def kill(self, holder, at_ns):

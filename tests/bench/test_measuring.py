@@ -4,6 +4,7 @@ are killed, and what of it counts. BENCH is the folder bench/ of the tree."""
 
 import collections
 import itertools
+import re
 import sys
 import unittest
 from dataclasses import replace
@@ -76,18 +77,42 @@ class Rounds(unittest.TestCase):
 
 
 class Kills(unittest.TestCase):
+    @staticmethod
+    def in_source(file, pattern):
+        """A number that the driver's source has."""
+        return int(re.search(pattern, (BENCH.parent / file).read_text(encoding="utf-8"))[1])
+
+    def period_s(self, name, backend, ttl_s):
+        """Between two renewals, as whoever renews has it."""
+        if name == "redis_semaphore":
+            return 0.8 * ttl_s
+        if name != "mortise" or backend == "redis":
+            return ttl_s / self.in_source("core/lock/held.c", r"claim->span_ms / (\d+);")  # rivals: the same
+        if backend == "zookeeper":
+            return ttl_s / self.in_source("drivers/zookeeper/pace.c", r"short_ns\(int64_t timeout_ns\)\s*\{\s*return timeout_ns / (\d+);")
+        self.assertIn("(ttl_ms + ttl_ms / 4 + 999) / 1000", (BENCH.parent / "drivers/etcd/session.c").read_text(encoding="utf-8"))
+        return (1000 * ttl_s * 5 // 4 + 999) // 1000 / self.in_source("drivers/etcd/session.h", r"BEATS_PER_TTL (\d+)")
+
     def test_all_are_killed_after_the_same_part_of_a_period(self):
         """With what each of them renews after; a pair of kills has nothing in common otherwise."""
+        renewing = [("mortise", "driver", "redis"), ("mortise", "driver", "zookeeper"), ("mortise", "driver", "etcd"),
+                    ("redis_semaphore", "rival", "redis"), ("kazoo_lock", "rival", "zookeeper"), ("etcdctl_lock", "rival", "etcd")]
+        for ttl_s, (name, kind, backend) in itertools.product((2, 4, 30), renewing):
+            ages_s = self.ages_s(SimpleNamespace(name=name, kind=kind, renews=True), backend, ttl_s)
+            self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
+            passed = [round(age_s / self.period_s(name, backend, ttl_s) % 1, 6) for age_s in ages_s]
+            self.assertEqual(passed, [0.1, 0.3, 0.5, 0.7, 0.9], (ttl_s, name, backend))
+
+    def test_one_that_does_not_renew_is_killed_within_its_ttl(self):
         for ttl_s in (2, 4, 30):
-            for name, part in (("mortise", 1 / 3), ("redis_semaphore", 0.8), ("redis_py", None)):
-                subject = SimpleNamespace(name=name, renews=part is not None)
-                ages_s = failures.Killed.ages_s(SimpleNamespace(subject=subject, ttl_s=lambda held_s=ttl_s: held_s), 5)
-                self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
-                if part is None:
-                    self.assertLess(max(ages_s), 0.8 * ttl_s)
-                    continue
-                passed = [round(age_s / (part * ttl_s) % 1, 6) for age_s in ages_s]
-                self.assertEqual(passed, [0.1, 0.3, 0.5, 0.7, 0.9], (ttl_s, name))
+            ages_s = self.ages_s(SimpleNamespace(name="redis_py", kind="rival", renews=False), "redis", ttl_s)
+            self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)
+            self.assertLess(max(ages_s), 0.8 * ttl_s)
+
+    @staticmethod
+    def ages_s(subject, backend, ttl_s):
+        context = SimpleNamespace(backend=backend)
+        return failures.Killed.ages_s(SimpleNamespace(subject=subject, context=context, ttl_s=lambda: ttl_s), 5)
 
     def test_how_long_a_claim_lasts_that_is_not_renewed(self):
         for backend, short_s in (("redis", 2), ("zookeeper", 4)):
