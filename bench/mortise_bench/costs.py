@@ -19,8 +19,9 @@ SESSION_PERIOD_S = 4 / 3
 SESSION_PERIODS = 7
 SESSION_BEGINS_S = 0.02  # of each waiter, until it is in the queue
 LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
-# On other servers a waiter of Mortise asks again when the holder's time is over, as the answer before told it. A spell is of two
-# such times, and begins after one. Rivals there poll; and one that does not renew would lose what it holds in so long a spell.
+# On Redis and PostgreSQL a waiter of Mortise asks again when the holder's time is over, as the answer before told it. A spell is of two
+# such times, and begins after one; so it is on MySQL, where waiters look every 1.6 s at least, and requests are not counted. Rivals
+# poll; and one that does not renew would lose what it holds in so long a spell.
 HOLDERS_TIMES = 2
 
 
