@@ -4,6 +4,7 @@ import html
 from pathlib import Path
 
 from . import floors, pictures
+from .costs import HOLDERS_TIMES, LEASE_PERIODS_S, SESSION_PERIOD_S, SESSION_PERIODS
 from .figures import KNOWN, MAIN, group_of
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED
 from .tables import BACKENDS, cases_table, plain_table, summary_table, targets_table, texts_table, versions, warm_up
@@ -235,6 +236,17 @@ def head(result):
     return text
 
 
+def spells_text(seconds):
+    """Where a spell is longer than that, in a run that is not quick: see costs.py and scale.py."""
+    if seconds.get("wait", 0) <= 1:
+        return ""
+    session_s = f"{SESSION_PERIODS * SESSION_PERIOD_S:.2g} s on ZooKeeper"
+    return (
+        f"; but wait takes {LEASE_PERIODS_S} s on etcd, {session_s}, and {HOLDERS_TIMES} ttls of 5 s of Mortise on Redis, PostgreSQL and "
+        f"MySQL; renew takes whole periods, {session_s}; scale 4 to 6 s"
+    )
+
+
 def method_text(result):
     machine, method = result["machine"], result["method"]
     places = "; ".join(
@@ -248,8 +260,8 @@ def method_text(result):
         f"Rounds: {rounds}; {warm_up(method)}; in turn, in another order in each round: what else the machine does meets "
         f"all alike. A figure is the median of the rounds; beside it the least and the most. {once} "
         f"are measured one time; of holders {method['kills']} are killed.",
-        f"A measurement takes: {lengths}, {CROWD} times that in cycles of many callers at once; before that, a fifth as much, and "
-        f"{SETTLE_S:g} s at least with many callers, does not count.",
+        f"A measurement takes: {lengths}, {CROWD} times that in cycles of many callers at once{spells_text(method['seconds'])}; before "
+        f"those in rounds, a fifth as much, and {SETTLE_S:g} s at least with many callers, does not count.",
         f"Places: {places}.",
         "Percentiles are from a log-linear histogram of all turns (1.6 % wide), p99 and above of all rounds together and only "
         "where at least ten turns are above. Those of cycles and of one lock that all want are of a closed loop; where turns are due "

@@ -221,6 +221,12 @@ class Report(unittest.TestCase):
         self.assertFalse({"\u202e", "\u2028", "\u2066"} & set(text))
         self.assertIn("\\u202e", text)
 
+    def test_how_long_it_is_measured(self):
+        told = result()
+        for wait_s, longer in ((0.5, False), (1.5, True)):
+            told["method"]["seconds"] = {"cycle": 0.25, "wait": wait_s}
+            self.assertEqual("but wait takes 20 s on etcd, 9.3 s on ZooKeeper, and 2 ttls of 5 s of Mortise on" in page.method_text(told), longer)
+
     def test_a_case_without_figures_does_not_end_it(self):
         told = result()
         for one in told["cases"]:
