@@ -4,7 +4,7 @@ import html
 
 from .figures import KNOWN, TICKED
 from .subjects import JAVA_S, V8_S
-from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, SPAWNED, ordered, strict, tokenless
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, SPAWNED, ordered, rated, strict, tokenless
 
 BACKENDS = {
     "sqlite": "SQLite",
@@ -133,7 +133,7 @@ def summary_rows(result):
             f"{case['workload']}, {case['shape']}{order}{', strict order' if ordered(case) else ''}",
             number(case["figures"]["rate"]["median"]),
             times(case["ratios"].get("rate")),
-            rival_text(case, "rate"),
+            rival_text(case, "rate") if rated(case) else "",
             *share_and_wait(case),
         )
 

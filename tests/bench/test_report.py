@@ -73,10 +73,12 @@ class Page(unittest.TestCase):
         figures.add_ratios(told["cases"])
         text = markdown.summary({**told, "targets": targets.rows(told)})
         self.assertIn("| One Redis server | 0.8 one | 4.5 one | 2 one |  |  |", text)
+        self.assertEqual([cells[4] for cells in tables.summary_rows(told)], ["× 4.5 <rival>", "× 2 <rival>"])
         self.assertIn("Of 5 targets: 3 met, 1 missed, 0 not decided, 1 not judged.", text)
         for one in told["cases"]:
             one["backend"] = "etcd"
         self.assertIn("| etcd | 0.8 one |  |  |  |  |", markdown.summary(told))
+        self.assertEqual({cells[4] for cells in tables.summary_rows(told)}, {""})
         self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, handover_max = 0: strict order: at most 1%. Measured:", text)
 
     def test_a_floor_that_is_slower_is_told(self):
