@@ -6,7 +6,7 @@ import signal
 import sys
 
 from . import figures, floors, page, run, subjects
-from .tables import number, target_cells
+from .tables import shown, target_cells
 
 
 def arguments():
@@ -60,7 +60,7 @@ def print_cases(result):
         figure, ratio, rival = case["figures"][name], case["ratios"].get(name), case["of_rival"].get(name)
         _, _, words = figures.KNOWN[name]
         print(
-            f"  {case['label'][:34]:34} {case['shape']:18} {number(figure['median']):>11} {figure['unit']:5} {words}"
+            f"  {case['label'][:34]:34} {case['shape']:18} {shown(name, figure['median']):>11} {figure['unit']:5} {words}"
             + (f"; {ratio['median']:.3g} of the floor" if ratio else "")
             + (f"; {rival['median']:.3g} × {rival['to']}" if rival else "")
         )
@@ -92,10 +92,11 @@ def print_curves(result):
         for found in curve["figures"]:
             unit, _, words = figures.KNOWN[found["figure"]]
             (few, less), (many, more) = found["points"][0], found["points"][-1]
+            less, more, hosts = (shown(found["figure"], value) for value in (less, more, found["hosts"]))
             bends = "" if found["bends"] is None else f"; more than linear from {found['bends']:,} on"
             print(
-                f"  {words.removesuffix(' for each').removesuffix(', for each')[:34]:34} {number(less)} at {few:,} to "
-                f"{number(more)} {unit} at {many:,}; slope {found['slope']:.2f}{bends}; 10,000: {number(found['hosts'])} {unit}"
+                f"  {words.removesuffix(' for each').removesuffix(', for each')[:34]:34} {less} at {few:,} to "
+                f"{more} {unit} at {many:,}; slope {found['slope']:.2f}{bends}; 10,000: {hosts} {unit}"
             )
 
 

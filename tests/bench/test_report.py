@@ -2,6 +2,8 @@
 """test_report.py BENCH - what is made from figures: the report, its pictures, and the tables of the pages, with figures that the test
 makes up. BENCH is the folder bench/ of the tree."""
 
+import contextlib
+import io
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
 from made_up import case, contended, program, result, sizes  # noqa: E402
-from mortise_bench import figures, floors, markdown, page, pictures, scale, tables, targets  # noqa: E402
+from mortise_bench import figures, floors, main, markdown, page, pictures, scale, tables, targets  # noqa: E402
 
 
 class Width(unittest.TestCase):
@@ -98,6 +100,10 @@ class Page(unittest.TestCase):
         self.assertIn("<td>3</td>", tables.cases_table([one], "all"))
         curve = scale.curves(sizes("client_cpu", {1000: 33.31, 10000: 333.1}))
         self.assertIn("| 33 at 1,000 | 333 at 10,000 |", markdown.scale_table({**result(), "curves": curve}))
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            main.print_cases({"cases": [one]})
+            main.print_curves({"curves": curve})
+        self.assertRegex(printed.getvalue(), r" 3 ms/s  processor time of the server(?s:.*) 33 at 1,000 to 333 ms/s at 10,000;")
 
     def test_scale(self):
         told = {**result(), "curves": scale.curves(sizes("memory", {100: 200000, 10000: 2000, 100000: 20000}))}
