@@ -172,8 +172,10 @@ class Run:
             return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
         if workload == "scale":
             return seconds + 4
-        if isinstance(case, failures.KilledLongTtl) and not isinstance(case, failures.Witnessed):
-            return 40
+        if isinstance(case, failures.Witnessed):
+            return max(case.ages_s(settings.kills)) + 3
+        if isinstance(case, failures.KilledLongTtl):
+            return case.ttl_s() + 10
         if workload == "wait":
             before_s, spell_s = case.spell(seconds)
             return before_s + spell_s * (2 if case.context.backend in ("redis", "redlock") else 1) + 2  # requests: see Monitors
