@@ -1,10 +1,10 @@
 /* common.h - what the benchmarks share: rounds, medians, ratios, a table, a JSON file.
  *
  * A benchmark has *series* (one figure per round) that are taken in turn, A B C, B A C, so that what
- * else the machine does, and what the one before leaves the server to do, meets all of them alike; and *checks*: a ratio of two series, or a series by
- * itself, against a target. A ratio is the median of the rounds' ratios, not the ratio of the medians,
- * for the same reason. Nothing here fails because a machine is slow: targets are told, and only
- * --check makes a missed one the program's exit status. */
+ * else the machine does, and what the one before leaves the server to do, meets all of them alike;
+ * and *checks*: a ratio of two series, or a series by itself, against a target. A ratio is the median
+ * of the rounds' ratios, not the ratio of the medians, for the same reason. Nothing here fails because
+ * a machine is slow: targets are told, and only --check makes a missed one the program's exit status. */
 #ifndef MORTISE_BENCH_COMMON_H
 #define MORTISE_BENCH_COMMON_H
 

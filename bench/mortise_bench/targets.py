@@ -12,7 +12,7 @@ RIVAL_RATE, STRICT_RATE = 10, {"redis": 1.8}
 STRICT_RATE_ELSE = 1.5
 SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
-LEAST_ROUNDS = 5  # with a ratio: fewer of them do not show that a bound is met
+LEAST_ROUNDS = 5  # with a ratio, of what is measured in rounds: fewer do not show that a bound is met. One that is meant has APART
 APART = 1.25  # times its bound: what was measured once, or in one turn, is nowhere as sure as that
 WITNESS_MS = 30  # from a kill to the next grant
 # The fastest rival gives no token. The driver without tokens is held to its rate; with tokens to its own floor's, whose scripts make

@@ -275,7 +275,6 @@ class Kills(unittest.TestCase):
         self.assertEqual(found["median of at most 30 ms"], targets.MISSED)
 
 
-
 class Well(unittest.TestCase):
     """What --check makes of it."""
 
