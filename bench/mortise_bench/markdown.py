@@ -94,39 +94,89 @@ def found_of(cases, place, workload, accepts):
     return next(fitting, None)
 
 
-def both(cases, cell, workload, accepts):
-    """A cell for each place in which there is such a case."""
+def both(cases, ratio_of, workload, accepts):
+    """The ratios in each place in which there is such a case."""
     found = ((place, found_of(cases, place, workload, accepts)) for place in ("one", "free"))
-    return ", ".join(f"{cell(case)} {place}" for place, case in found if case and cell(case))
+    ratios = ((place, ratio_of(case)) for place, case in found if case)
+    return [(place, ratio) for place, ratio in ratios if ratio]
+
+
+def plain(ratios):
+    return ", ".join(f"{ratio['median']:.3g} {place}" for place, ratio in ratios)
+
+
+def named(ratios):
+    """And of what: once, where it is the same."""
+    of = {ratio["to"] for _, ratio in ratios}
+    if len(of) == 1:
+        return f"{plain(ratios)} × {of.pop()}"
+    return ", ".join(f"{ratio['median']:.3g} {place} × {ratio['to']}" for place, ratio in ratios)
+
+
+def regained_text(cases):
+    """Of killed holders with the ttl that those with a witness have: with one, without one, and all that was sooner than with one."""
+    witness = found_of(cases, "free", "fail", witnessed)
+    if not witness or "to_grant" not in witness["figures"]:
+        return ""
+
+    def took_ms(case):
+        return case["figures"]["to_grant"]["median"]
+
+    like = [case for case in cases if (group_of(case), case["shape"]) == (group_of(witness), witness["shape"]) and "to_grant" in case["figures"]]
+    without = [f"without {number(took_ms(case))} ms" for case in like if case["kind"] == "driver" and not witnessed(case)]
+    sooner = [f"{case['label']} {number(took_ms(case))} ms" for case in like if case["kind"] != "driver" and took_ms(case) < took_ms(witness)]
+    return "; ".join([f"with {number(took_ms(witness))} ms", *without, *sooner])
 
 
 def summary_row(cases):
     def of_floor(case):
-        return ratio_text(case, "rate")
+        return case["ratios"].get("rate")
 
     def of_rival(case):
-        ratio = case["of_rival"].get("rate") if rated(case) else None
-        return f"{ratio['median']:.3g}" if ratio else ""
+        return case["of_rival"].get("rate") if rated(case) else None
 
-    def to_grant(case):
-        found = case["figures"].get("to_grant")
-        return f"{number(found['median'])} ms" if found else ""
+    def alone(case):
+        return case["shape"] == "1 caller" and not tokenless(case)
 
-    killed = found_of(cases, "free", "fail", witnessed)
+    def one_by_one(case):
+        return strict(case) and case["shape"].endswith(", empty")
+
+    def handed_over(case):
+        return not strict(case) and case["shape"].endswith(", empty")
+
     return (
         BACKENDS[cases[0]["backend"]],
-        both(cases, of_floor, "cycle", lambda case: case["shape"] == "1 caller"),
-        both(cases, of_rival, "cycle", lambda case: case["shape"] == "1 caller"),
-        both(cases, of_rival, "contend", lambda case: strict(case) and case["shape"].endswith(", empty")),
-        both(cases, of_rival, "contend", lambda case: not strict(case) and case["shape"].endswith(", empty")),
-        to_grant(killed) if killed else "",
+        plain(both(cases, of_floor, "cycle", alone)),
+        named(both(cases, of_rival, "cycle", alone)),
+        named(both(cases, of_rival, "contend", one_by_one)),
+        named(both(cases, of_floor, "contend", one_by_one)),
+        named(both(cases, of_rival, "contend", handed_over)),
+        regained_text(cases),
     )
 
 
 SUMMARY = (
     "", "one caller, of the floor's rate", "of the best rival's rate", "64 callers, `handover_max = 0`, of the best rival's",
-    "64 callers with hand-over in the process, which no rival has, of the best rival's", "from a kill to the next grant, with a witness",
+    "the same, of what the server or the system has itself, with no lease and no token",
+    "64 callers with hand-over in the process, which none of these rivals has, of the best rival's",
+    "from a kill to the next grant, ttl 30 s, with a witness and without; what was sooner",
 )  # fmt: skip
+
+
+def rivals_note(cases):
+    """Their versions; and which of them are missing where all want one lock."""
+    rivals = [case for case in cases if case["kind"] == "rival"]
+    if not rivals:
+        return ""
+    told = "; ".join(dict.fromkeys(case["version"] for case in rivals))
+    contended = {(case["backend"], case["subject"]) for case in rivals if case["workload"] == "contend"}
+    absent = dict.fromkeys(
+        f"{case['label']} ({BACKENDS[case['backend']]})"
+        for case in rivals
+        if case["workload"] == "cycle" and (case["backend"], case["subject"]) not in contended
+    )
+    missing = f" Not measured where 64 callers want one lock: {', '.join(absent)}." if absent and contended else ""
+    return f"Rivals: {told}; newer ones may be faster.{missing}"
 
 
 def verdict_lines(rows):
@@ -148,7 +198,8 @@ def summary(result):
         f"{sum(row['verdict'] == verdict for row in rows)} {verdict}" for verdict in (MET, MISSED, NOT_DECIDED, NOT_JUDGED)
     )
     table_lines = [row(SUMMARY), "|---|" + "---|" * (len(SUMMARY) - 1), *(row(summary_row(cases)) for cases in by_backend.values())]
-    parts = [f"{machine_text(result['machine'])}. Of {len(rows)} targets: {counts}.", "\n".join(table_lines), verdict_lines(rows)]
+    head = f"{machine_text(result['machine'])}. Of {len(rows)} targets, which the project has set itself: {counts}."
+    parts = [head, "\n".join(table_lines), rivals_note(result["cases"]), verdict_lines(rows)]
     return "\n\n".join(filter(None, parts))
 
 

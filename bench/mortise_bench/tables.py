@@ -106,9 +106,8 @@ def warm_up(method):
 # ---- what it says together ----
 
 
-def rival_text(case, name):
-    """How many times the best rival's, and whose that is; from the least to the most of the rounds."""
-    ratio = case["of_rival"].get(name)
+def named(ratio):
+    """And of what."""
     return f"{times(ratio)} {ratio['to']}" if ratio else ""
 
 
@@ -132,8 +131,8 @@ def summary_rows(result):
             f"{case['target'] or case['backend']}, {case['place']}",
             f"{case['workload']}, {case['shape']}{order}{', strict order' if ordered(case) else ''}",
             number(case["figures"]["rate"]["median"]),
-            times(case["ratios"].get("rate")),
-            rival_text(case, "rate") if rated(case) else "",
+            named(case["ratios"].get("rate")),
+            named(case["of_rival"].get("rate")) if rated(case) else "",
             *share_and_wait(case),
         )
 
@@ -160,7 +159,7 @@ def summary_table(result):
     return (
         "<h2>What it says</h2><p class=soft>Rates, and what part they are of the floor's and of the best rival's on the same "
         "server in the same rounds. Least share: of the process that got least, of an even one. Shares and waits are those of "
-        "the worst round.</p>" + plain_table(SUMMARY, rows, (1, 4))
+        "the worst round.</p>" + plain_table(SUMMARY, rows, (1, 3, 4))
     )
 
 

@@ -74,14 +74,49 @@ class Page(unittest.TestCase):
         told["cases"] += [mortise, rival]
         figures.add_ratios(told["cases"])
         text = markdown.summary({**told, "targets": targets.rows(told)})
-        self.assertIn("| One Redis server | 0.8 one | 4.5 one | 2 one |  |  |", text)
+        self.assertIn("| One Redis server | 0.8 one | 4.5 one × <rival> | 2 one × <rival> |  |  |  |", text)
         self.assertEqual([cells[4] for cells in tables.summary_rows(told)], ["× 4.5 <rival>", "× 2 <rival>"])
-        self.assertIn("Of 5 targets: 3 met, 1 missed, 0 not decided, 1 not judged.", text)
+        self.assertIn("Of 5 targets, which the project has set itself: 3 met, 1 missed, 0 not decided, 1 not judged.", text)
         for one in told["cases"]:
             one["backend"] = "etcd"
         self.assertIn("| etcd | 0.8 one |  |  |  |  |", markdown.summary(told))
         self.assertEqual({cells[4] for cells in tables.summary_rows(told)}, {""})
         self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, handover_max = 0: strict order: at most 1%. Measured:", text)
+
+    def test_what_is_faster_stands_in_the_summary(self):
+        """Where there is no rival, and what the server has itself is faster: by rate, and after a kill."""
+        def killed(subject, kind, took_ms, label):
+            return case(subject, kind, [1], "holder killed, ttl 30 s", workload="fail", place="free", label=label,
+                        figures={"to_grant": figures.figure("to_grant", [took_ms] * 5)})  # fmt: skip
+
+        cases = [
+            contended("mortise", "driver", [700] * 5), contended("mortise_strict", "driver", [13] * 5),
+            contended("floor", "floor", [100] * 5, label="advisory lock"),
+            killed("mortise_witness", "driver", 8.6, "with"), killed("mortise", "driver", 28818, "without"),
+            killed("floor", "floor", 2.24, "advisory lock"), killed("rival", "rival", 9, "slower"),
+        ]  # fmt: skip
+        other = contended("mortise_strict", "driver", [15] * 5), contended("floor", "floor", [100] * 5, label="advisory lock")
+        for one in other:
+            one["place"] = "free"
+        for one in (*cases, *other):
+            one["backend"] = "postgres"
+        cases += other
+        figures.add_ratios(cases)
+        text = markdown.summary({**result(), "cases": cases})
+        self.assertIn("|  | 0.13 one, 0.15 free × advisory lock |  | with 8.60 ms; without 28,818 ms; advisory lock 2.24 ms |", text)
+        self.assertEqual([cells[3] for cells in tables.summary_rows({"cases": cases})], [f"× {part} advisory lock" for part in (7, 0.13, 0.15)])
+        other[1]["label"] = "another"
+        figures.add_ratios(cases)
+        self.assertIn("| 0.13 one × advisory lock, 0.15 free × another |", markdown.summary({**result(), "cases": cases}))
+
+    def test_versions_of_rivals_and_where_one_is_missing(self):
+        told = result()
+        self.assertIn("\n\nRivals: 1; newer ones may be faster.", markdown.summary(told))
+        told["cases"] += [case("other", "rival", [1], version="other 2"), contended("rival", "rival", [1])]
+        figures.add_ratios(told["cases"])
+        missing = "Not measured where 64 callers want one lock: <other> (One Redis server)."
+        self.assertIn(f"Rivals: 1; other 2; newer ones may be faster. {missing}", markdown.summary(told))
+        self.assertNotIn("Rivals", markdown.summary({**told, "cases": told["cases"][:3]}))
 
     def test_a_floor_that_is_slower_is_told(self):
         faster = [110] * 5
