@@ -84,7 +84,7 @@ def contended(case, rivaled):
             found = f"at most {100 * worst:.3g} % of the grants passed by a process that waited"
             rows.append(row(case, f"{words}, handover_max = 0", f"strict order: at most {OVERTAKES:.0%}", found, worst <= OVERTAKES))
         return rows
-    rows = rate_row(case, RIVAL_RATE, f"{words}, with hand-over within a process, which no rival has", rivaled)
+    rows = rate_row(case, RIVAL_RATE, f"{words}, with hand-over within a process, which none of these rivals has", rivaled)
     seconds = case["long"]["seconds"] if case.get("long") else None
     if seconds is not None:
         share, wait_ms = case["long"]["least_share"], max(case["long"]["longest_wait"], figures["longest_wait"]["most"])
@@ -197,7 +197,7 @@ def of_group(cases, rivaled):
     seen = first_in(cases, lambda case: not strict(case) and not tokenless(case))
     without = first_in(cases, tokenless)
     words = {"rate": "more", "requests": "fewer requests", "to_grant": "acquired sooner"}.get(MAIN[workload])
-    others = "each other rival" if without else "each rival"
+    others = "each rival but redis-plus-plus" if without else "each rival"
     if seen:
         yield shapes_row(drivers[0], workload, f"{words} than {others}, in all shapes", seen)
     if without:
