@@ -179,7 +179,7 @@ def curator(where):
 
 def redis_plus_plus(where):
     """Built where the library was found. Two threads that want one name sleep up to 200 ms, so that is not measured."""
-    label, command = "redis-plus-plus RedLockMutex", parts.adapter("redis_plus_plus")
+    label, command = "redis-plus-plus RedLockMutexVessel", parts.adapter("redis_plus_plus")
     if not os.access(command, os.X_OK):
         return []
     return [Subject("redis_plus_plus", "rival", label, (command,), where, frozenset({"turns", "threads"}))]
@@ -202,7 +202,7 @@ def known_rivals(backend, ports=(), folder=""):
         redlock = "node-redlock, one node"
         return {
             "redis-py Lock": redis_py + tuned_redis_py,
-            "redis-plus-plus RedLockMutex": redis_plus_plus(addresses),
+            "redis-plus-plus RedLockMutexVessel": redis_plus_plus(addresses),
             "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, FLYING_RENEWING),
             redlock: node_rival("redlock", "redlock", redlock, addresses, "turns flights contend hold wait"),
         }

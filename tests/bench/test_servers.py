@@ -20,7 +20,7 @@ from mortise_bench import parts, run, subjects  # noqa: E402
 parts.programs = Path(PROGRAM).resolve().parent.parent / "bench"  # of the build
 parts.servers = Path(__file__).resolve().parents[1] / "servers.sh"
 
-CYCLING = ("redis-plus-plus RedLockMutex",)  # not contended
+CYCLING = ("redis-plus-plus RedLockMutexVessel",)  # not contended
 RIVALS = ("redis-py Lock", "redis-semaphore", "node-redlock, one node", *CYCLING)
 
 
