@@ -10,7 +10,7 @@
  *   PAUSED    no request is out                     JOINED   a lease shares another claim
  *   ASKING    an acquire is out                     LOST     its lease was lost, and not released yet
  *   LEAVING   an acquire is out, nobody wants it    ENDING   a release is out, or pauses
- *   HELD      a lease refers to it                  GONE     nothing is in the backend
+ *   HELD      a lease refers to it                  GONE     nothing is in the backend, or what is ends with its ttl
  *
  * state   | OK         | BUSY, LOST (a) | INDETERMINATE | no answer (b) | refused (c)       | unwanted    | timer
  * --------|------------|----------------|---------------|---------------|-------------------|-------------|---------------------
@@ -29,24 +29,28 @@
  * (c) Every other status. In ASKING the head of the waitlist fails with it.
  *
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
- * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
- *     refused request that took a part of the claim back. The waitlist goes on with another claim.
- * (3) An answer that extends the claim moves its deadline. When the deadline has passed, whoever sees it first (the timer, an
- *     answer, a call) makes the claim LOST. It is ENDING with its lease instead, if the backend may keep it for longer: a
- *     renewal is out, or an earlier one may have moved the claim there at any time (`moved`), or the claim is good for less
- *     than its ttl (`span_ms`).
+ * (2) ENDING, if `maybe`: the reply to an earlier request of this id was lost. That one may still be executed; or it failed,
+ *     and the undo of what it had got may still arrive. The waitlist goes on with another claim; after BUSY a try does so, at
+ *     once, only if nobody holds the name.
+ * (3) An answer that extends the claim moves its deadline (but see (11)). When the deadline has passed, the timer, an answer to
+ *     `ask`, or a call that releases, extends or downgrades makes the claim LOST; other calls only mark it (see below). It is
+ *     ENDING with its lease instead, if the backend may keep it for longer: a renewal is out, or an earlier one may have moved
+ *     the claim there at any time (`moved`), or the claim is good for less than its ttl (`span_ms`).
  * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim. If that answer comes in
  *     ENDING, while the lease has not been released, the release is repeated (`end_again`).
- * (5) If the answer is sure (a refusal is), and not `end_again`; else as (6). LOST instead, while the lease has not been
- *     released.
+ * (5) If the answer is final, and not `end_again`; else as (6). A refusal is final; another answer is if the driver is `sure`,
+ *     but not if the claim is of a dead process and an acquire of it may be on its way (`foreign` and `maybe`). LOST instead,
+ *     while the lease has not been released.
  * (6) The release is repeated. With the end of the ttl, and when a close gives up, it is over as in (5): what may be left in
  *     the backend ends with its ttl.
  * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline. A caller's unused claim goes
  *     from PAUSED to JOINED when the caller joins a host (join.c).
  * (8) Set only while callers with owners wait behind the head: one of them asks alone (waitlist.h).
- * (9) The claim is as it was, and not suspect, if a downgrade was refused (downgrade.c), or the driver does not take the ttl
- *     of an extension (extend.c).
- * (10) Earlier, if there is news of the name, or another head (waitlist.h).
+ * (9) The claim is as it was, and does not become suspect, if a downgrade was refused (downgrade.c), or the driver does not
+ *     take the ttl of an extension (extend.c).
+ * (10) Earlier, if there is news of the name, or another head (waitlist.h). After a release or a downgrade in this process at
+ *     once, or within 100 ms if the name is watched. At once after a lost reply, if that is the first failure. Without memory
+ *     it stays PAUSED.
  * (11) GONE at once, if only guests use the claim; the same goes for LOST in (3). Such a claim is ENDING when the last of its
  *     guests is lost alone (join.c).
  * (12) HELD with a new handle, if a local caller takes the claim over (lease.c). HELD without a lease, if guests share it

@@ -3,7 +3,7 @@
  * | the claim | mortise_downgrade()   | renewal: OK  | UNREACHABLE | no answer      | refused | lost, released |
  * |-----------|-----------------------|--------------|-------------|----------------|---------|----------------|
  * | NONE      | WANTED, renews        | -            | -           | -              | -       | -              |
- * | WANTED    | INVALID, one waits    | shared, NONE | repeats     | MAYBE, repeats | NONE    | told           |
+ * | WANTED    | INVALID, or waits too | shared, NONE | repeats     | MAYBE, repeats | NONE    | told           |
  * | MAYBE     | INVALID, or waits too | shared, NONE | repeats     | repeats        | repeats | told           |
  *
  * A renewal that was sent before the call does not carry the request: the next one does, at once after its answer. A refusal

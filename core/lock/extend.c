@@ -4,11 +4,12 @@
  * |-----------|----------------------|---------------------|--------------------|----------------|
  * | nothing   | wanted, renews       | -                   | -                  | -              |
  * | wanted    | INVALID, one waits   | sent                | sent, repeats      | told           |
- * | sent      | INVALID, one waits   | told, nothing       | told, nothing      | told           |
+ * | sent      | INVALID, or wanted   | told, nothing       | told, nothing      | told           |
  *
- * "wanted": extend_ms is set. A renewal that was sent before the call (for a doubt, or for a caller that stopped waiting)
- * does not carry the request; the next one does. It is sent once: if there is no answer, the caller decides whether to ask
- * again. If the driver takes no such ttl (INVALID), it has asked nothing: the claim is as it was. */
+ * "wanted": extend_ms is set. The call is INVALID while another one waits. A renewal that was sent before the call (for a doubt,
+ * or for a caller that stopped waiting) does not carry the request; the next one does. It is sent once: if there is no answer,
+ * the caller decides whether to ask again. If the driver takes no such ttl (INVALID), it has asked nothing: the claim is as it
+ * was. */
 #include "lock/claim.h"
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
