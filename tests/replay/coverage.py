@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What the replay reaches: the cells of the table of states and events in core/lock/claim.h, and the lines of the core and of
-the drivers.
+"""What the replay reaches: the states and events of a claim (core/lock/claim.h), and the lines of the core and of the drivers.
+
+Events are counted more coarsely than that table has them. An answer to `ask` is OK, BUSY or LOST, INDETERMINATE, or "other": no
+answer, or a refusal. One to `end` is OK, LOST, or "other".
 
     coverage.py --work FOLDER [--driver NAME …] [--seeds A-B] [--jobs N] [--lines FILE …]
 
@@ -19,8 +21,8 @@ import sys
 
 from planted import SOURCE, Tree
 
-EVENTS = ["a call", "ask: OK", "ask: BUSY, LOST", "ask: no answer", "ask: refused", "end: OK", "end: LOST",
-          "end: no answer", "timer"]
+EVENTS = ["a call", "ask: OK", "ask: BUSY, LOST", "ask: INDETERMINATE", "ask: other", "end: OK", "end: LOST",
+          "end: other", "timer"]
 # As the table has it: no such request is out, or no timer runs.
 IMPOSSIBLE = {"PAUSED": range(1, 8), "ASKING": range(5, 9), "LEAVING": range(5, 9), "HELD": range(5, 8),
               "JOINED": range(1, 9), "LOST": range(5, 9), "ENDING": (), "GONE": range(5, 9)}
