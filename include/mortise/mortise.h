@@ -337,10 +337,10 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
  * be nearly over when the call returns OK. Look at mortise_remaining_ms().
  * on_state is called for a lease only once the call has all of them. If a lease is already SUSPECT then, on_state may be called
  * just before the call returns.
- * Returns the statuses of mortise_acquire(); the message says which name failed, but not of a lease that was lost while others were
- * missing. It returns INDETERMINATE, and not UNREACHABLE, if
- * one name was unreachable and a request for another name may have been executed, or may still be. INVALID: also if a name is given
- * twice. The leases that a call has when it fails are released in the background, as by mortise_release_nowait(). */
+ * Returns the statuses of mortise_acquire(); the message says which name failed, but not of a lease that was lost while others
+ * were missing. It returns INDETERMINATE, and not UNREACHABLE, if one name was unreachable and a request for another name may
+ * have been executed, or may still be. INVALID: also if a name is given twice. The leases that a call has when it fails are
+ * released in the background, as by mortise_release_nowait(). */
 MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
                                                 size_t n, const mortise_options *options,
                                                 mortise_lease **leases, mortise_error *error);
