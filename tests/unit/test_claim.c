@@ -266,7 +266,7 @@ static void test_refused_maybe(void)
     finish();
 }
 
-/* ---- HELD: the deadline ------------------------------------------------------------------------------ */
+/* ---- HELD -------------------------------------------------------------------------------------------- */
 
 static mortise_lease *lease;
 static struct claim *claim;
@@ -286,6 +286,21 @@ static void release_lost(enum claim_state next)
     settle();
     CU_ASSERT_EQUAL(claim->state, next);
     CU_ASSERT_FALSE(claim->leased);
+}
+
+/* A refusal does not say that the claim is gone: the renewal is repeated as without an answer. */
+static void test_refused_held(void)
+{
+    take_lease(NULL);
+    SCRIPT(.kinds = OP(RENEW), .times = 2, .fate = SIM_REFUSE, .status = MORTISE_BACKEND);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(claim->state, CLAIM_HELD);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    advance_ms(240);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 3);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    finish();
 }
 
 /* Nothing was sent that could have moved the claim: there is nothing to release. */
@@ -468,6 +483,7 @@ int main(void)
         {"PAUSED: the head leaves, the timer stays", test_head_leaves},
         {"ASKING: granted too late", test_granted_too_late},
         {"ASKING, maybe, refused for good", test_refused_maybe},
+        {"HELD, refused for good", test_refused_held},
         {"HELD: a deadline without a renewal", test_deadline_without_a_renewal},
         {"ENDING, then LOST, then released", test_ending_then_released},
         {"ENDING, released meanwhile", test_released_while_ending},

@@ -125,6 +125,32 @@ static void test_silence(void)
     CU_ASSERT_EQUAL(sim->claims(), 0);
 }
 
+/* No renewal reaches the backend: the request stays wanted without a caller, and a later call waits for it as well. */
+static void test_unreachable(void)
+{
+    rig_open_real(&rig, "ttl = 30s\nunreachable_timeout = 200ms\n");
+    tap(&rig);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", NULL, &lease, NULL), MORTISE_OK);
+    int rule = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, &error), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(error.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, NULL), MORTISE_UNREACHABLE); /* waits once more */
+    struct claim *claim = slab_find(&claim_slab, lease);
+    pthread_mutex_lock(&rig.client->locks.lock);
+    CU_ASSERT_EQUAL(claim->downgrade, DOWNGRADE_WANTED);
+    locks_unlock(&rig.client->locks, START_NOW);
+    CU_ASSERT_EQUAL(holders(), 0);
+    sim->end(rule);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(holders(), 1);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(tapped(MORTISE_OP_RELEASE, 0)->op.flags, 0);
+    rig_close(&rig);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
 static void test_refused(void)
 {
     start(CONFIG);
@@ -288,6 +314,7 @@ int main(void)
         {"who gets in", test_crowd},
         {"the reply is lost", test_reply_lost},
         {"no reply at all", test_silence},
+        {"unreachable, and asked again", test_unreachable},
         {"refused", test_refused},
         {"lost", test_lost},
         {"the call sees the deadline first", test_sees_the_deadline_first},
