@@ -3,6 +3,8 @@
 
 import java.io.BufferedReader;
 import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -10,6 +12,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.curator.framework.CuratorFramework;
@@ -31,6 +34,16 @@ public class Curator {
                 .retryPolicy(new ExponentialBackoffRetry(1000, 3)).build();
         client.start();
         client.blockUntilConnected();
+    }
+
+    /** As its build wrote it into the jar, whose manifest and, in Debian, whose name do not tell it. */
+    static String version() throws IOException {
+        Properties written = new Properties();
+        try (InputStream in = InterProcessMutex.class.getResourceAsStream("/META-INF/maven/org.apache.curator/curator-recipes/pom.properties")) {
+            if (in != null)
+                written.load(in);
+        }
+        return "Curator " + written.getProperty("version", "of unknown version");
     }
 
     private InterProcessMutex mutex(String name) {
@@ -151,8 +164,7 @@ public class Curator {
     public static void main(String[] arguments) throws Exception {
         Curator curator = new Curator(arguments[0]);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        System.out.println("ready Curator " + InterProcessMutex.class.getProtectionDomain().getCodeSource()
-                .getLocation().getPath().replaceAll(".*/", ""));
+        System.out.println("ready " + version());
         for (String line; (line = lines.readLine()) != null && !line.startsWith("quit");) {
             Map<String, String> order = new HashMap<>();
             String[] words = line.trim().split("\\s+");

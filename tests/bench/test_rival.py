@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """test_rival.py RIVALS DIGEST - the adapter of rivals in Python, on fakes: a lock that grants everybody is noticed, even
-if nothing is done while it is held; a caller that gives up is recorded. RIVALS is the folder bench/rivals of the tree."""
+if nothing is done while it is held; a caller that gives up is recorded. And which Curator that in Java is. RIVALS is the folder
+bench/rivals of the tree."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,11 +15,13 @@ from pathlib import Path
 
 DIGEST = sys.argv.pop()
 sys.dont_write_bytecode = True
-sys.path.insert(0, sys.argv.pop())
+RIVALS = Path(sys.argv.pop())
+sys.path.insert(0, str(RIVALS))
 
 import adapter  # noqa: E402
 
 HOLDERS = 4
+JARS = Path("/usr/share/java")
 
 
 class GrantsEveryone:
@@ -76,6 +80,20 @@ class Rival(unittest.TestCase):
         found = self.turns(GrantsNobody())
         self.assertEqual((found["count"], found["refused"]), (0, HOLDERS))
         self.assertGreater(found["longest_wait_ns"], 0)
+
+
+@unittest.skipUnless(shutil.which("javac") and (JARS / "curator-recipes.jar").is_file(), "Curator is not installed")
+class Curator(unittest.TestCase):
+    def test_its_version_is_told(self):
+        """Beside Debian's jar there is a link that is named by it."""
+        links = [one.stem.removeprefix("curator-recipes-") for one in JARS.glob("curator-recipes-*.jar")]
+        with tempfile.TemporaryDirectory() as folder:
+            told = Path(folder) / "Told.java"
+            told.write_text("class Told { public static void main(String[] none) throws Exception { System.out.print(Curator.version()); } }")
+            subprocess.run(["javac", "-d", folder, "-cp", f"{JARS}/*", RIVALS / "Curator.java", told], check=True)
+            run = ["java", "-cp", f"{folder}:{JARS}/*", "Told"]
+            version = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertIn(version, [f"Curator {link}" for link in links])
 
 
 unittest.main(verbosity=2)
