@@ -307,8 +307,8 @@ def verdict(result):
     counts = {word: sum(row["verdict"] == word for row in rows) for word in (MET, MISSED, NOT_DECIDED, NOT_JUDGED)}
     missed = [row for row in rows if row["verdict"] == MISSED]
     lines = [
-        f"{counts[MET]} of {len(rows)} targets, which the project has set itself, are met, {counts[MISSED]} are missed, {counts[NOT_DECIDED]} are not decided by "
-        f"this run, {counts[NOT_JUDGED]} could not be judged.",
+        f"{counts[MET]} of {len(rows)} targets, which the project has set itself, are met, {counts[MISSED]} are missed, "
+        f"{counts[NOT_DECIDED]} are not decided by this run, {counts[NOT_JUDGED]} could not be judged.",
         *(f"Missed: {row['bound']}." for row in missed[:2]),
         "Place: \"one\" means that client and server share one processor, \"free\" that the system chooses.",
         "Shape: \"8 × 8, empty\" means 8 processes of 8 threads that take one lock and do nothing under it.",
