@@ -1,9 +1,11 @@
 // redis_plus_plus.cpp - a rival in C++, as an adapter (adapter.h): redis-plus-plus with its RedLockMutexVessel on one server, as its
 // documentation has it: a fresh random value for each acquire, SET NX PX, and a script that compares and deletes. A connection for
-// each thread. It waits for nobody (a refused try sleeps up to 200 ms), so it is measured where nobody else wants the name.
+// each thread. A refused try sleeps a random time, up to 200 ms or to REDIS_PLUS_PLUS_RETRY_MS; of tries there are as many as it takes.
 // The address is 127.0.0.1:PORT.
 #include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -20,6 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds ttl{30};
 int port;
+std::chrono::milliseconds retry_delay{200};
 
 struct worker {
     sw::redis::RedLockMutexVessel mutex;
@@ -43,6 +46,8 @@ const char *open_server(const char *where)
                                        std::to_string(VERSION_MINOR) + "." + std::to_string(VERSION_PATCH);
     const std::string address = where;
     port = std::stoi(address.substr(address.rfind(':') + 1));
+    if (const char *ms = std::getenv("REDIS_PLUS_PLUS_RETRY_MS"))
+        retry_delay = std::chrono::milliseconds(std::stoi(ms));
     return version.c_str();
 }
 
@@ -59,7 +64,10 @@ void *open_worker(unsigned)
 bool take(void *opaque, const char *name, void **held)
 {
     auto *own = static_cast<worker *>(opaque);
-    own->held = sure([&] { return own->mutex.lock(name, sw::redis::RedLockUtils::lock_id(), ttl); });
+    own->held = sure([&] {
+        return own->mutex.lock(name, sw::redis::RedLockUtils::lock_id(), ttl,
+                               std::numeric_limits<int>::max(), retry_delay);
+    });
     *held = own;
     return own->held.locked;
 }

@@ -178,11 +178,11 @@ def curator(where):
 
 
 def redis_plus_plus(where):
-    """Built where the library was found. Two threads that want one name sleep up to 200 ms, so that is not measured."""
+    """Built where the library was found."""
     label, command = "redis-plus-plus RedLockMutexVessel", parts.adapter("redis_plus_plus")
     if not os.access(command, os.X_OK):
         return []
-    return [Subject("redis_plus_plus", "rival", label, (command,), where, frozenset({"turns", "threads"}))]
+    return [Subject("redis_plus_plus", "rival", label, (command,), where, frozenset({"turns", "threads", "contend"}))]
 
 
 def tuned(found, name, label, **environment):
@@ -199,10 +199,13 @@ def known_rivals(backend, ports=(), folder=""):
     if backend == "redis":
         redis_py = python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns threads contend hold wait")
         tuned_redis_py = tuned(redis_py, "redis_py_tuned", "redis-py Lock, sleep=0.01", REDIS_PY_SLEEP="0.01")
+        plus_plus = redis_plus_plus(addresses)
+        tuned_plus_plus = tuned(plus_plus, "redis_plus_plus_tuned", "redis-plus-plus RedLockMutexVessel, retry_delay 10 ms",
+                                REDIS_PLUS_PLUS_RETRY_MS="10")  # fmt: skip
         redlock = "node-redlock, one node"
         return {
             "redis-py Lock": redis_py + tuned_redis_py,
-            "redis-plus-plus RedLockMutexVessel": redis_plus_plus(addresses),
+            "redis-plus-plus RedLockMutexVessel": plus_plus + tuned_plus_plus,
             "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, FLYING_RENEWING),
             redlock: node_rival("redlock", "redlock", redlock, addresses, "turns flights contend hold wait"),
         }
