@@ -190,7 +190,8 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
 {
     if (locks->closing)
         return failed(waiter->error, MORTISE_CLOSED, "the client was closed: open another one");
-    waiter->caller = ++locks->callers;
+    if (!waiter->async) /* else it has its number */
+        waiter->caller = ++locks->callers;
     waiter->spare = claim_new_locked(locks, waiter->owner, waiter->owner_len);
     struct name *name = name_get_locked(locks, full->text, full->length);
     mortise_status status = MORTISE_NOMEM;
@@ -367,18 +368,6 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
     return status;
 }
 
-/* From both ends at once: mostly it is one of the oldest (all are canceled in order) or of the youngest. */
-static struct waiter *async_of_locked(const struct locks *locks, mortise_request request)
-{
-    struct waiter *old = locks->asyncs, *young = locks->last_async;
-    while (old != NULL && old->caller != request && young->caller != request) {
-        bool met = old == young || old->next_async == young;
-        old = met ? NULL : old->next_async;
-        young = young->previous_async;
-    }
-    return old == NULL || old->caller == request ? old : young;
-}
-
 mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
 {
     struct client *client;
@@ -387,7 +376,7 @@ mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
         return status;
     struct locks *locks = &client->locks;
     pthread_mutex_lock(&locks->lock);
-    struct waiter *waiter = async_of_locked(locks, request);
+    struct waiter *waiter = waiter_find_async_locked(locks, request);
     if (waiter != NULL)
         waitlist_leave_locked(waiter, MORTISE_CANCELED);
     locks_unlock(locks, START_NOW);

@@ -105,7 +105,7 @@ struct locks {
     struct waitlist *lone;   /* the waitlists that stand in no queue */
     struct waitlist *free_waitlists;
     struct holder_room *free_rooms;
-    struct waiter *asyncs, *last_async; /* in the order of asking */
+    struct waiter *asyncs;   /* the pending asynchronous ones, as a tree: waitlist.c */
     struct timer_heap timers;
     struct random_pool random;
     struct watchdog watchdog;

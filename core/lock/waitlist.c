@@ -190,16 +190,44 @@ void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
         waitlist_pause_locked(list, due_ns);
 }
 
+/* ---- asynchronous callers ---- */
+
+/* A tree that needs no memory of its own, and no balancing: below a caller at depth d, bit d of the number tells the side, and
+ * below[1] has those where it is one. So no path is longer than a number has bits; and since numbers are given in turn, the lowest
+ * bits divide them evenly. Returns the place of this number, or the free one where it belongs. */
+static struct waiter **place_of(struct locks *locks, uint64_t caller)
+{
+    struct waiter **place = &locks->asyncs;
+    for (uint64_t bits = caller; *place != NULL && (*place)->caller != caller; bits >>= 1)
+        place = &(*place)->below[bits & 1];
+    return place;
+}
+
+struct waiter *waiter_find_async_locked(struct locks *locks, uint64_t caller)
+{
+    return *place_of(locks, caller);
+}
+
+/* Any leaf below it may take its place: all bits that led to the place are the same. */
+static void remove_async_locked(struct locks *locks, struct waiter *waiter)
+{
+    struct waiter **place = place_of(locks, waiter->caller), **leaf = place;
+    while ((*leaf)->below[0] != NULL || (*leaf)->below[1] != NULL)
+        leaf = &(*leaf)->below[(*leaf)->below[0] == NULL];
+    struct waiter *heir = *leaf;
+    *leaf = NULL;
+    if (heir == waiter)
+        return;
+    memcpy(heir->below, waiter->below, sizeof(heir->below));
+    *place = heir;
+}
+
 void waiter_link_async_locked(struct locks *locks, struct waiter *waiter, int64_t until_ns)
 {
     waiter->timer.kind = TIMER_WAITER;
-    waiter->next_async = NULL;
-    waiter->previous_async = locks->last_async;
-    if (locks->last_async != NULL)
-        locks->last_async->next_async = waiter;
-    else
-        locks->asyncs = waiter;
-    locks->last_async = waiter;
+    waiter->caller = ++locks->callers;
+    waiter->below[0] = waiter->below[1] = NULL;
+    *place_of(locks, waiter->caller) = waiter;
     pump_attention(locks->pump, +1);
     if (until_ns != MORTISE_NEVER)
         locks_set_timer_locked(locks, &waiter->timer, until_ns);
@@ -209,14 +237,7 @@ void waiter_unlink_async_locked(struct locks *locks, struct waiter *waiter)
 {
     locks_stop_timer_locked(locks, &waiter->timer);
     timer_unreserve(&locks->timers);
-    if (waiter->previous_async != NULL)
-        waiter->previous_async->next_async = waiter->next_async;
-    else
-        locks->asyncs = waiter->next_async;
-    if (waiter->next_async != NULL)
-        waiter->next_async->previous_async = waiter->previous_async;
-    else
-        locks->last_async = waiter->previous_async;
+    remove_async_locked(locks, waiter);
     pump_attention(locks->pump, -1);
 }
 
@@ -228,6 +249,8 @@ void waiter_call_back_locked(struct locks *locks, struct waiter *waiter, mortise
     waiter->notice.error = status == MORTISE_OK ? NULL : waiter->error;
     events_push(locks->events, &waiter->notice);
 }
+
+/* ---- outcomes ---- */
 
 static void count_locked(struct locks *locks, const struct waiter *waiter)
 {

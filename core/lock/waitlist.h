@@ -45,6 +45,7 @@ struct waiter {
     bool unsure; /* under a former claim a request for it may be executed yet, or its effect is not undone */
     int64_t asked_ns, until_ns;
     uint64_t caller; /* for observers; the mortise_request of an asynchronous one */
+    struct waiter *below[2]; /* asynchronous: in the tree of them (waitlist.c) */
     mortise_state_callback on_state;
     void *user_data;
 
@@ -53,7 +54,6 @@ struct waiter {
     struct timer timer;     /* asynchronous, from here on */
     struct notice notice;
     mortise_error error_room;
-    struct waiter *next_async, *previous_async;
 };
 
 struct waitlist {
@@ -97,8 +97,10 @@ void waitlists_free(struct locks *locks); /* those kept for reuse */
 /* Decides a caller that is on no list: wakes it, or queues its callback. Its memory may be gone then. */
 void waiter_decide_locked(struct locks *locks, struct waiter *waiter, mortise_status status);
 
-/* An asynchronous caller, of which the client keeps a list. The timer's room has been reserved; unlinking gives it back. */
+/* An asynchronous caller, which gets its number, and is found by it. The timer's room has been reserved; unlinking gives it back. */
 void waiter_link_async_locked(struct locks *locks, struct waiter *waiter, int64_t until_ns);
+/* NULL: none with this number is pending. */
+struct waiter *waiter_find_async_locked(struct locks *locks, uint64_t caller);
 void waiter_unlink_async_locked(struct locks *locks, struct waiter *waiter);
 /* Unlinks it and queues its callback. */
 void waiter_call_back_locked(struct locks *locks, struct waiter *waiter, mortise_status status);

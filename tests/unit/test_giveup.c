@@ -296,6 +296,94 @@ static void test_cancel_after_the_outcome(void)
     rig_close(&rig);
 }
 
+/* They come and go at random: each cancel finds its own as long as it waits, and never again. */
+static void test_cancel_in_any_order(void)
+{
+    enum { CROWD = 150, STEPS_AT_RANDOM = 6000 };
+    static struct outcome outcomes[CROWD];
+    bool waits[CROWD] = {false};
+    uint64_t random = 1;
+    rig_open(&rig, "ttl = 3s\n");
+    sim->seize("a", MORTISE_NEVER);
+    for (int step = 0; step < STEPS_AT_RANDOM; step++) {
+        random = random * UINT64_C(6364136223846793005) + 1;
+        size_t i = (size_t)(random >> 33) % CROWD;
+        if (!waits[i]) {
+            want(&rig, &outcomes[i], "a", FOREVER);
+        } else {
+            CU_ASSERT_EQUAL(mortise_cancel(rig.handle, outcomes[i].request), MORTISE_OK);
+            CU_ASSERT_EQUAL(mortise_cancel(rig.handle, outcomes[i].request), MORTISE_INVALID);
+            settle();
+            CU_ASSERT_EQUAL(outcomes[i].calls, 1);
+            CU_ASSERT_EQUAL(outcomes[i].status, MORTISE_CANCELED);
+        }
+        waits[i] = !waits[i];
+    }
+    for (int i = 0; i < CROWD; i++)
+        if (waits[i])
+            CU_ASSERT_EQUAL(mortise_cancel(rig.handle, outcomes[i].request), MORTISE_OK);
+    settle();
+    for (int i = 0; i < CROWD; i++)
+        CU_ASSERT_EQUAL(outcomes[i].status, MORTISE_CANCELED);
+    CU_ASSERT_EQUAL(stats_of(&rig).waiting, 0);
+    sim->give_back("a");
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+}
+
+static int canceled;
+
+static void count_canceled(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                           void *user_data)
+{
+    (void)lease;
+    (void)error;
+    (void)user_data;
+    canceled += status == MORTISE_CANCELED;
+}
+
+static int64_t processor_ns(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * NS_PER_S + used.tv_nsec;
+}
+
+/* What it takes to cancel very many, each of them `stride` after the one before. */
+static int64_t cancel_many_ns(size_t stride)
+{
+    enum { MANY = 30011 }; /* a prime */
+    static mortise_request requests[MANY];
+    int refused = 0;
+    canceled = 0;
+    rig_open(&rig, "ttl = 3s\n");
+    sim->seize("a", MORTISE_NEVER);
+    for (size_t i = 0; i < MANY; i++)
+        refused += mortise_acquire_async(rig.handle, "a", FOREVER, count_canceled, NULL,
+                                         &requests[i], NULL) != MORTISE_OK;
+    int64_t from_ns = processor_ns();
+    for (size_t i = 0; i < MANY; i++)
+        refused += mortise_cancel(rig.handle, requests[i * stride % MANY]) != MORTISE_OK;
+    int64_t used_ns = processor_ns() - from_ns;
+    CU_ASSERT_EQUAL(refused, 0);
+    settle();
+    CU_ASSERT_EQUAL(canceled, MANY);
+    sim->give_back("a");
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+    return used_ns;
+}
+
+/* asyncio cancels its tasks in the order of a set. */
+static void test_cost_of_any_order(void)
+{
+    int64_t in_order_ns = cancel_many_ns(1), strided_ns = cancel_many_ns(11003);
+    CU_ASSERT(strided_ns < 10 * in_order_ns);
+    if (strided_ns >= 10 * in_order_ns)
+        fprintf(stderr, "    in order %lld us, not in order %lld us\n",
+                (long long)(in_order_ns / 1000), (long long)(strided_ns / 1000));
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -306,6 +394,8 @@ int main(void)
         {"R5: clean-up while the backend is away", test_clean_up_waits_for_the_backend},
         {"one of many leaves", test_one_of_many},
         {"cancel after the outcome", test_cancel_after_the_outcome},
+        {"cancel in any order", test_cancel_in_any_order},
+        {"what it costs in any order", test_cost_of_any_order},
         CU_TEST_INFO_NULL,
     };
     return rig_run("giveup", tests);
