@@ -19,6 +19,14 @@ struct server {
     bool asked;      /* a look-up is on its way */
 };
 
+/* Not a URL, nor with a user and a password: these would stand in messages. What has colons is an IPv6 address. */
+static bool is_host(const char *text)
+{
+    const char *rest = text + strspn(text, "0123456789ABCDEFabcdef:.");
+    bool is_address = *rest == '\0' || *rest == '%';
+    return strpbrk(text, "@/[]") == NULL && (is_address || strchr(text, ':') == NULL);
+}
+
 /* Reads "host", "host:port", "[address]:port" or a bare IPv6 address. False: it is none of these. */
 static bool split(const char *text, size_t length, char *host, char *port, size_t size)
 {
@@ -40,7 +48,19 @@ static bool split(const char *text, size_t length, char *host, char *port, size_
              colon == NULL ? DEFAULT_PORT : colon + 1);
     char *rest;
     long number = strtol(port, &rest, 10);
-    return host[0] != '\0' && port[0] != '\0' && *rest == '\0' && number > 0 && number < 65536;
+    return host[0] != '\0' && is_host(host) && port[0] != '\0' && *rest == '\0' && number > 0 &&
+           number < 65536;
+}
+
+/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma. */
+static mortise_status wrong_server(const char *at, mortise_error *error)
+{
+    const char *sign = strrchr(at, '@'), *shown = sign == NULL ? at : sign + 1;
+    size_t length = strcspn(shown, ", \t");
+    return fault_error(error, MORTISE_CONFIG, "zookeeper: servers: \"%.*s\" %s",
+                       (int)(length < 200 ? length : 200), shown,
+                       sign == NULL ? "is not HOST or HOST:PORT"
+                                    : "has a user and an @ before it; set auth");
 }
 
 static struct server *server_new(struct driver *driver, const char *host, const char *port)
@@ -66,9 +86,7 @@ mortise_status servers_read(struct driver *driver, mortise_error *error)
         if (length == 0)
             break;
         if (length >= sizeof(host) || !split(at, length, host, port, sizeof(host)))
-            return fault_error(error, MORTISE_CONFIG,
-                               "zookeeper: servers: \"%.*s\" is not HOST or HOST:PORT",
-                               (int)(length < 200 ? length : 200), at);
+            return wrong_server(at, error);
         if (driver->server_count == SERVERS_MAX)
             return fault_error(error, MORTISE_CONFIG, "zookeeper: more than %d servers",
                                SERVERS_MAX);

@@ -125,6 +125,34 @@ static const struct remote_dialect dialect = {.name = "test",
 static const struct sql_dialect statements = {.request_size = sizeof(struct request)};
 static const struct handler handler = {.lost = statement_lost};
 
+/* ---- the servers of the config ------------------------------------------------------------------- */
+
+/* A user and a password before a host, or a URL, would stand in each message. */
+static void test_what_is_no_host(void)
+{
+    static const char *const right[] = {"db1",     "db1:7, db2",   "::1",
+                                        "[::1]:7", "fe80::1%eth0", "::ffff:10.0.0.1"},
+                             *const wrong[] = {"root:pw@db1:3306",
+                                               "root:pw@db1",
+                                               "pw@db1",
+                                               "mysql://root:pw@db1:3306",
+                                               "mysql://db1:3306",
+                                               "db1/x",
+                                               "[pw@db1]:7",
+                                               "[[::1]:7",
+                                               "x:y:z"};
+    static struct hosts hosts;
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        hosts.count = 0;
+        CU_ASSERT_PTR_NULL(hosts_read(&hosts, right[i], "3306"));
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hosts.count = 0;
+        const char *said = hosts_read(&hosts, wrong[i], "3306");
+        CU_ASSERT_FATAL(said != NULL && strstr(said, "pw") == NULL);
+    }
+}
+
 /* ---- a client ------------------------------------------------------------------------------------ */
 
 static struct remote *remote;
@@ -426,6 +454,7 @@ static void test_last_sweep(void)
 int main(void)
 {
     CU_TestInfo tests[] = {
+        {"what is no host", test_what_is_no_host},
         {"each address is tried", test_each_address},
         {"the other link looks the hosts up", test_look_up_of_the_other},
         {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},

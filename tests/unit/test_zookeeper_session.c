@@ -92,6 +92,31 @@ static void release_and_close(mortise_status status)
     close_driver();
 }
 
+/* ---- the servers of the config ------------------------------------------------------------------------------ */
+
+/* A user and a password before a server, or a URL, would stand in each message. */
+static void test_what_is_no_server(void)
+{
+    static const char *const right[] = {"zk1",     "zk1:7, zk2",   "::1",
+                                        "[::1]:7", "fe80::1%eth0", "::ffff:10.0.0.1"},
+                             *const wrong[] = {"zk1,zk2:x", "zookeeper://zk1:2181", "zk1/root",
+                                               "x:y:z", "[[::1]:7"},
+                             *const secret[] = {"u:pw@zk1:2181", "zookeeper://u:pw@zk1:2181",
+                                                "u:pw@zk1", "zk0,u:pw,pw@zk1", "[u:pw@zk1]:7"};
+    mortise_error error;
+    for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
+        CU_ASSERT_EQUAL(try_servers(right[i], &error), MORTISE_OK);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        CU_ASSERT_EQUAL(try_servers(wrong[i], &error), MORTISE_CONFIG);
+    CU_ASSERT_EQUAL(try_servers(wrong[0], &error), MORTISE_CONFIG);
+    CU_ASSERT_STRING_EQUAL(error.message, "zookeeper: servers: \"zk2:x\" is not HOST or HOST:PORT");
+    for (size_t i = 0; i < sizeof(secret) / sizeof(*secret); i++) {
+        CU_ASSERT_EQUAL_FATAL(try_servers(secret[i], &error), MORTISE_CONFIG);
+        CU_ASSERT_PTR_NULL(strstr(error.message, "pw"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "zk1"));
+    }
+}
+
 /* ---- another timeout ---------------------------------------------------------------------------------------- */
 
 /* A lease was told ten seconds, and the next server grants three. The core cannot shorten its deadline, so the driver makes
@@ -351,6 +376,7 @@ static void test_no_threads(void)
 int main(void)
 {
     CU_TestInfo tests[] = {
+        {"what is no server", test_what_is_no_server},
         {"granted less, and cut off", test_granted_less_and_cut_off},
         {"granted less, and renewed", test_granted_less_and_renewed},
         {"a query of a client that is asleep", test_asks_while_asleep},

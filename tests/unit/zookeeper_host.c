@@ -147,22 +147,29 @@ static void set_value(mortise_value *values, const char *key, const char *text, 
             values[i] = (mortise_value){.given = true, .text = text, .number = number};
 }
 
-void open_driver(bool is_semaphore, int64_t connect_timeout_ms)
+static mortise_status open_with(const char *servers, bool is_semaphore, int64_t connect_timeout_ms,
+                                mortise_error *error)
 {
     static mortise_value values[16];
-    mortise_error error;
     mortise_open_args args = {.size = sizeof(args),
                               .host = &host,
                               .values = values,
                               .section = "zookeeper",
                               .client_id = "00000000000000000000000000000001",
                               .note = "host\n1\nprogram"};
-    set_value(values, "servers", "127.0.0.1:2181", 0);
+    set_value(values, "servers", servers, 0);
     set_value(values, "root", "/r", 0);
     set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);
     set_value(values, "connect_timeout", "a while", connect_timeout_ms);
     set_value(values, "node_style", "", is_semaphore ? CURATOR_SEMAPHORE : 0);
-    CU_ASSERT_EQUAL_FATAL(module->open(&args, &driver_ctx, &error), MORTISE_OK);
+    return module->open(&args, &driver_ctx, error);
+}
+
+void open_driver(bool is_semaphore, int64_t connect_timeout_ms)
+{
+    mortise_error error;
+    CU_ASSERT_EQUAL_FATAL(open_with("127.0.0.1:2181", is_semaphore, connect_timeout_ms, &error),
+                          MORTISE_OK);
 }
 
 bool run_posted(void)
@@ -191,6 +198,14 @@ void close_driver(void)
         free(first_posted);
     }
     last_posted = &first_posted;
+}
+
+mortise_status try_servers(const char *servers, mortise_error *error)
+{
+    mortise_status status = open_with(servers, false, HOUR_MS, error);
+    if (status == MORTISE_OK)
+        close_driver();
+    return status;
 }
 
 void pass_time(void)

@@ -21,6 +21,8 @@ extern void *driver_ctx; /* of the driver that is open */
 
 void open_driver(bool is_semaphore, int64_t connect_timeout_ms);
 void close_driver(void);
+/* What the driver says of a config with these servers; it is not open afterwards. */
+mortise_status try_servers(const char *servers, mortise_error *error);
 /* Runs what was posted. False: nothing was. */
 bool run_posted(void);
 /* Nothing is under way: the time goes on to when the driver is due. */
