@@ -126,11 +126,15 @@ static bool may_pass(mortise_status status, const mortise_error *error)
            (error != NULL && error->retryable);
 }
 
+bool call_failure_may_pass(const struct call *call)
+{
+    return call->failed && may_pass(call->status, call->has_error ? &call->error : NULL);
+}
+
 void call_keep_failure(struct call *call, const struct ask *ask)
 {
     mortise_status status = ask->op.status;
-    if (call->failed && status != MORTISE_INDETERMINATE &&
-        may_pass(call->status, call->has_error ? &call->error : NULL))
+    if (status != MORTISE_INDETERMINATE && call_failure_may_pass(call))
         return;
     call->failed = true;
     call->status = status;

@@ -1,7 +1,7 @@
 /* dead.c - the release of a claim of a process that has died (MORTISE_OP_DEAD). Nothing is known here but the core's grant
  * id. Each try of an acquire has a grant of its own on a side; those of the first tries follow from the core's
- * (claim_grant_of_try). So each side releases one after the other, until both have found theirs, or none is left. A claim
- * that took more tries than that is left to its ttl. */
+ * (claim_grant_of_try). So each side releases one after the other, until both have found theirs, or none is left. A side that
+ * refuses for good does not end that on the other one. A claim that took more tries than that is left to its ttl. */
 #include "internal.h"
 
 static void ask_round(struct call *call)
@@ -52,10 +52,11 @@ void dead_answered(struct call *call, const struct ask *ask)
         call_keep_failure(call, ask);
     if (call_is_out(call))
         return;
-    bool over = call->failed || call->round == TRIES_NAMED || found_all(call);
+    bool over = call_failure_may_pass(call) || call->round == TRIES_NAMED || found_all(call);
     if (!over && call->canceled) { /* the other tries were not asked for */
         call->failed = over = true;
         call->status = MORTISE_CANCELED;
+        call_keep_error(call, NULL);
     }
     if (over) {
         end(call);

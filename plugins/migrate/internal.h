@@ -466,6 +466,8 @@ void call_keep_error(struct call *call, const struct ask *ask);
 /* A release: one side has failed. What the core repeats goes before what is final, or a refusal of one side would end the
  * release on the other one, which was only away; and INDETERMINATE goes before all. */
 void call_keep_failure(struct call *call, const struct ask *ask);
+/* The failure that was kept is one that the core repeats. */
+bool call_failure_may_pass(const struct call *call);
 /* Fails with the error that was kept, if there is one. */
 void call_fail_kept(struct call *call, mortise_status status);
 /* Fills the request of a leg with what the core's op says; does not send it. */

@@ -187,7 +187,8 @@
  *             refusal is final, and what may still come on the one side is left to its ttl. A repeat releases what is left;
  *             if a side had lost the claim, and no release of ours explains that, or if another has it there, it says
  *             NOTOWNER: after a lost reply the core takes LOST for OK. By token (break): on both, OK if it existed on either.
- *             Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE.
+ *             Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE. What is final on
+ *             one side is the answer only when the other side has been asked for all tries.
  *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
  *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
  *   list      `to`, then `from`: the names of both, in byte order; one that is on both as inspect has it. If either side does not

@@ -279,21 +279,47 @@ static void test_dead_and_refused(void)
         }
 }
 
+/* An acquire that begins again, as the token of `to` is too far ahead: the claim is not under the grants that are asked for first. */
+static mortise_lease *take_n_again(void)
+{
+    CU_ASSERT_EQUAL(mortise_release(take_n(), NULL), MORTISE_OK);
+    other->tokens_from((uint64_t)now_ns() / 1000 + 5 * MIGRATE_FLOOR_LEAD_US);
+    return take(&rig, "n", NULL);
+}
+
+/* So it is if the acquire began again, and the other side refuses at once. */
+static void test_dead_again_and_refused(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        struct rig witness;
+        mortise_lease *lease = take_n_again();
+        const mortise_witness_slot dead = slot_of_n();
+        int rule = server(!from)->script(&(sim_rule){
+            .kinds = OP(RELEASE), .name = "n", .fate = SIM_REFUSE, .status = MORTISE_BACKEND});
+        bury(&witness, &dead);
+        expect_told(MORTISE_BACKEND);
+        CU_ASSERT_FALSE(server(from)->lose("n"));
+        CU_ASSERT(server(!from)->lose("n"));
+        server(!from)->end(rule);
+        advance_ms(60000); /* what was refused ends with its ttl */
+        rig_close(&witness);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+        end();
+    }
+}
+
 static int reply_late(bool from)
 {
     return server(from)->script(
         &(sim_rule){.kinds = OP(RELEASE), .name = "n", .times = 1, .reply_ns = 100 * MS});
 }
 
-/* The acquire began again, as the token of `to` was too far ahead: the claim is not under the grants that are asked for first. Both
- * sides answer that they have nothing under these, but so late that the request is canceled in the round in which that is read. The
- * others are asked for by a repeat. */
+/* The acquire began again. Both sides answer that they have nothing under the first grants, but so late that the request is canceled in
+ * the round in which that is read. The others are asked for by a repeat. */
 static void test_dead_and_canceled(void)
 {
     struct rig witness;
-    CU_ASSERT_EQUAL(mortise_release(take_n(), NULL), MORTISE_OK);
-    other->tokens_from((uint64_t)now_ns() / 1000 + 5 * MIGRATE_FLOOR_LEAD_US);
-    mortise_lease *lease = take(&rig, "n", NULL);
+    mortise_lease *lease = take_n_again();
     const mortise_witness_slot dead = slot_of_n();
     const int late[] = {reply_late(false), reply_late(true)};
     bury(&witness, &dead);
@@ -322,6 +348,8 @@ int main(void)
         {"one side is away, and the other one refuses", test_away_and_refused},
         {"of a dead process, and one side is away", test_dead},
         {"of a dead process, and the other side refuses", test_dead_and_refused},
+        {"of a dead process that began again, and the other side refuses",
+         test_dead_again_and_refused},
         {"of a dead process, and canceled when answered", test_dead_and_canceled},
         CU_TEST_INFO_NULL,
     };
