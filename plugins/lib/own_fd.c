@@ -8,11 +8,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* As those of the core, below FD_SETSIZE. A descriptor in the place of another gets another number, because that may be the old
- * number of another client's, for the same file. */
+/* As those of the core, below FD_SETSIZE. A descriptor in the place of another mostly gets another number, because that may be the
+ * old number of another client's, for the same file. Not always: the core and each module count for themselves, and numbers that are
+ * taken, or that come round again, bring two to the same. */
 enum { HIGH = 500, TURNS = 400, LOW = 3 };
 
-/* As high as the limit permits, and never in the place of stdin, stdout or stderr, to which others write. */
+/* As high as the limit permits, and not in the place of stdin, stdout or stderr, to which others write, if another is free. */
 static int move_up(int fd)
 {
     static atomic_uint next;

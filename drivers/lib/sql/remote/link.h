@@ -149,7 +149,8 @@ bool link_poll(struct link *link, int fd);
 void link_poll_no_more(struct link *link);
 /* What to poll; it has a descriptor. */
 struct pollfd link_pollfd(const struct link *link);
-/* It is of no use any more. What was sent is answered; what was not waits for the next one. */
+/* It is of no use any more. What was sent is answered; what was not waits for the next one, but for what ghost.c
+ * asks of it. */
 void link_lose(struct link *link, const struct sql_fault *fault);
 void link_lose_why(struct link *link, const char *why);
 /* The connection could not be made: the next address is tried. After the last one, what waits for it is answered, too. */
