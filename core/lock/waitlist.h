@@ -45,13 +45,13 @@ struct waiter {
     bool unsure; /* under a former claim a request for it may be executed yet, or its effect is not undone */
     int64_t asked_ns, until_ns;
     uint64_t caller; /* for observers; the mortise_request of an asynchronous one */
-    struct waiter *below[2]; /* asynchronous: in the tree of them (waitlist.c) */
     mortise_state_callback on_state;
     void *user_data;
 
     bool async;
     struct sleeper sleeper; /* synchronous */
     struct timer timer;     /* asynchronous, from here on */
+    struct waiter *below[2]; /* in their tree (waitlist.c) */
     struct notice notice;
     mortise_error error_room;
 };

@@ -1,6 +1,8 @@
 /* endpoints.c - reads the list of endpoints. See endpoints.h. */
 #include "endpoints.h"
 
+#include "../lib/host_text.h"
+
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,14 +28,6 @@ static bool is_port(const char *text)
     return text[0] >= '0' && text[0] <= '9' && *rest == '\0' && number > 0 && number < 65536;
 }
 
-/* Not a URL, nor with a user and a password: these would stand in messages. What has colons is an IPv6 address. */
-static bool is_host(const char *text)
-{
-    const char *rest = text + strspn(text, "0123456789ABCDEFabcdef:.");
-    bool is_address = *rest == '\0' || *rest == '%';
-    return strpbrk(text, "@/[]") == NULL && (is_address || strchr(text, ':') == NULL);
-}
-
 /* "host", "host:port", "[address]:port" or a bare IPv6 address. */
 static bool split(const char *text, const char *end, struct endpoint *endpoint)
 {
@@ -51,7 +45,8 @@ static bool split(const char *text, const char *end, struct endpoint *endpoint)
         host_end = colon == NULL ? end : colon;
     }
     memcpy(endpoint->port, DEFAULT_PORT, sizeof(DEFAULT_PORT));
-    if (!take(endpoint->host, sizeof(endpoint->host), text, host_end) || !is_host(endpoint->host) ||
+    if (!take(endpoint->host, sizeof(endpoint->host), text, host_end) ||
+        !host_text_ok(endpoint->host) ||
         (colon != NULL && !take(endpoint->port, sizeof(endpoint->port), colon + 1, end)) ||
         !is_port(endpoint->port))
         return false;

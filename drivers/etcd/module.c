@@ -162,7 +162,9 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
     const char *problem, *list = values[OPTION_ENDPOINTS].text;
     if (!endpoints_read(&driver->link.endpoints, list, &problem)) {
         const char *wrong = problem == NULL ? list : problem, *shown = endpoints_shown(wrong);
-        return fault_error(error, MORTISE_CONFIG, "etcd: endpoints: \"%.100s\" %s", shown,
+        size_t length = strcspn(shown, "?"); /* the query of a URL may have a password */
+        return fault_error(error, MORTISE_CONFIG, "etcd: endpoints: \"%.*s\" %s",
+                           (int)(length < 100 ? length : 100), shown,
                            problem == NULL  ? "names none, or more than 32"
                            : shown != wrong ? "has a user and an @ before it; set user and password"
                                             : "does not begin with HOST or HOST:PORT");

@@ -2,6 +2,8 @@
  * alone and never asks a resolver, which could block. */
 #include "session.h"
 
+#include "../lib/host_text.h"
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -18,14 +20,6 @@ struct server {
     char *addresses; /* "192.0.2.1:2181,2001:db8::1:2181"; NULL: none is known */
     bool asked;      /* a look-up is on its way */
 };
-
-/* Not a URL, nor with a user and a password: these would stand in messages. What has colons is an IPv6 address. */
-static bool is_host(const char *text)
-{
-    const char *rest = text + strspn(text, "0123456789ABCDEFabcdef:.");
-    bool is_address = *rest == '\0' || *rest == '%';
-    return strpbrk(text, "@/[]") == NULL && (is_address || strchr(text, ':') == NULL);
-}
 
 /* Reads "host", "host:port", "[address]:port" or a bare IPv6 address. False: it is none of these. */
 static bool split(const char *text, size_t length, char *host, char *port, size_t size)
@@ -48,15 +42,16 @@ static bool split(const char *text, size_t length, char *host, char *port, size_
              colon == NULL ? DEFAULT_PORT : colon + 1);
     char *rest;
     long number = strtol(port, &rest, 10);
-    return host[0] != '\0' && is_host(host) && port[0] != '\0' && *rest == '\0' && number > 0 &&
-           number < 65536;
+    return host[0] != '\0' && host_text_ok(host) && port[0] != '\0' && *rest == '\0' &&
+           number > 0 && number < 65536;
 }
 
-/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma. */
+/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma, and
+ * nothing of the query of a URL. */
 static mortise_status wrong_server(const char *at, mortise_error *error)
 {
     const char *sign = strrchr(at, '@'), *shown = sign == NULL ? at : sign + 1;
-    size_t length = strcspn(shown, ", \t");
+    size_t length = strcspn(shown, ", \t?");
     return fault_error(error, MORTISE_CONFIG, "zookeeper: servers: \"%.*s\" %s",
                        (int)(length < 200 ? length : 200), shown,
                        sign == NULL ? "is not HOST or HOST:PORT"

@@ -101,8 +101,10 @@ static void test_what_is_no_server(void)
                                         "[::1]:7", "fe80::1%eth0", "::ffff:10.0.0.1"},
                              *const wrong[] = {"zk1,zk2:x", "zookeeper://zk1:2181", "zk1/root",
                                                "x:y:z", "[[::1]:7"},
-                             *const secret[] = {"u:pw@zk1:2181", "zookeeper://u:pw@zk1:2181",
-                                                "u:pw@zk1", "zk0,u:pw,pw@zk1", "[u:pw@zk1]:7"};
+                             *const secret[] = {
+                                 "u:pw@zk1:2181", "zookeeper://u:pw@zk1:2181",
+                                 "u:pw@zk1",      "zk0,u:pw,pw@zk1",
+                                 "[u:pw@zk1]:7",  "zookeeper://zk1:2181/a?auth=digest:u:pw"};
     mortise_error error;
     for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
         CU_ASSERT_EQUAL(try_servers(right[i], &error), MORTISE_OK);

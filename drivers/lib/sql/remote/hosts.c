@@ -1,6 +1,8 @@
 /* hosts.c - the servers, and their addresses, which the core looks up: client libraries would block. Knows no link. */
 #include "remote.h"
 
+#include "../../host_text.h"
+
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +15,6 @@ static bool is_port(const char *text, size_t len)
 {
     return len > 0 && len < 6 && strspn(text, "0123456789") >= len && strtol(text, NULL, 10) > 0 &&
            strtol(text, NULL, 10) < 65536;
-}
-
-/* Not a URL, nor with a user and a password: these would stand in messages. What has colons is an IPv6 address. */
-static bool is_host(const char *text)
-{
-    const char *rest = text + strspn(text, "0123456789ABCDEFabcdef:.");
-    bool is_address = *rest == '\0' || *rest == '%';
-    return strpbrk(text, "@/[]") == NULL && (is_address || strchr(text, ':') == NULL);
 }
 
 /* "db1", "db1:3307", "[::1]:3307", or an IPv6 address alone. */
@@ -51,7 +45,7 @@ static bool read_host(struct host_entry *entry, const char *text, size_t len, co
     *entry = (struct host_entry){.look_up = true};
     memcpy(entry->name, name, name_len);
     memcpy(entry->port, port, port_len);
-    return is_host(entry->name);
+    return host_text_ok(entry->name);
 }
 
 const char *hosts_read(struct hosts *hosts, const char *list, const char *port)
