@@ -52,7 +52,7 @@ static const char *obstacle(const struct client *client, struct witness_link *li
         return "the kernel has no pidfds (Linux 5.3)";
     if (!config_for_others(client->config, link->text, sizeof(link->text))) {
         link->text[0] = '\0';
-        if (link->given) /* it knows the configuration */
+        if (link->given && !config_is_pipe(client->config)) /* it knows the configuration */
             return NULL;
         return "another process cannot open this configuration: a URL with a password, a pipe, or "
                "a file that is gone; use a config file";

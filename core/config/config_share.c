@@ -11,14 +11,15 @@
 /* The key that says where the default driver keeps its data; in a URL, the path says it, too. */
 #define PLACE_KEY "path"
 
+bool config_is_pipe(const struct config *config)
+{
+    return S_ISFIFO(config->file_mode);
+}
+
 static bool name_file(const struct config *config, char *text, size_t size)
 {
     char path[PATH_MAX];
-    if (S_ISFIFO(
-            config
-                ->file_mode)) /* a pipe is read once; another process would wait in it, or take what is not its own */
-        return false;
-    if (realpath(config->source, path) == NULL)
+    if (config_is_pipe(config) || realpath(config->source, path) == NULL)
         return false;
     int length = snprintf(text, size, "%s%s%s", path, config->section_named ? "#" : "",
                           config->section_named ? config->driver : "");

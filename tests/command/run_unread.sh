@@ -113,6 +113,22 @@ yes "the lock is free" until_true eval 'MORTISE_CONFIG=$DIR/own.conf is_free "${
 yes "that of the file, too" until_true flock -n "$DIR/own.conf" true
 wait $wrapper 2>/dev/null
 
+what "kill -9 of the wrapper: its configuration came out of a pipe, which is not for the keeper to open again"
+mkfifo "$DIR/pipe.conf"
+cat "$DIR/own.conf" >"$DIR/pipe.conf" &
+writer=$!
+"$BIN" -C "$DIR/pipe.conf" run --ttl 10m "${N}e" -- sh -c "$waits" 2>"$DIR/full" &
+wrapper=$!
+started
+until_true gone $writer
+keeper=$(keeper_of $wrapper)
+kill -KILL $wrapper
+yes "the command is gone" until_true gone "$COMMAND"
+yes "the keeper ends" until_true gone "$keeper"
+kill -KILL "$keeper" 2>/dev/null
+yes "the lock is left to its ttl" eval 'MORTISE_CONFIG=$DIR/own.conf is_held "${N}e"'
+wait $wrapper 2>/dev/null
+
 if can_freeze; then
     MORTISE_CONFIG=$(slow_to_give_up)
     export MORTISE_CONFIG
