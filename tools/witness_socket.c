@@ -69,6 +69,13 @@ static bool be_alone(const char *path, int *code)
     return false;
 }
 
+/* Only a socket is removed: a mistyped path may name any file. */
+static bool is_no_socket(const char *path)
+{
+    struct stat about;
+    return lstat(path, &about) == 0 && !S_ISSOCK(about.st_mode);
+}
+
 static int make_socket(const char *path, int *code)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -78,7 +85,11 @@ static int make_socket(const char *path, int *code)
         return fail(code, EXIT_BAD_USAGE, path, "expected an absolute path of at most 107 bytes");
     memcpy(address.sun_path, path, strlen(path) + 1);
     mkdir(folder, 0700); /* if it is there already, it is checked */
-    if (!check_folder(folder, code) || !be_alone(path, code))
+    if (!check_folder(folder, code))
+        return -1;
+    if (is_no_socket(path))
+        return fail(code, EXIT_BAD_USAGE, path, "a file that is no socket is there");
+    if (!be_alone(path, code))
         return -1;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* Without a lock file, systemd may listen there for a witness that it has yet to start. */

@@ -141,6 +141,19 @@ mkdir "$DIR/folder.conf"
 refused 78 'folder.conf' -C "$DIR/folder.conf" run x -- true
 refused 78 '.' -C 'nosuchscheme://host/' run x -- true
 
+what "a path of a witness at which something else is"
+mkdir -m 700 "$DIR/private"
+printf mine >"$DIR/private/file"
+ln -s file "$DIR/private/link"
+for there in file link; do
+    timeout "$LIMIT" "$BIN" witness --socket "$DIR/private/$there" 2>"$DIR/err"
+    same "a $there" 64 $?
+    has_line "said" "$DIR/err" "^mortise: witness: .*private/$there\": a file that is no socket is there"
+done
+same "the file is as it was" mine "$(cat "$DIR/private/file")"
+same "nothing was added" "file link" "$(cd "$DIR/private" && echo *)"
+yes "the link is one" [ -L "$DIR/private/link" ]
+
 what "output that cannot be written"
 if [ -w /dev/full ]; then
     for command in 'check' 'status x' 'drivers' '--help' 'run --help' '--version'; do
