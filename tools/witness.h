@@ -13,8 +13,9 @@
  *
  *   event                              | NEW           WATCHED                    DEAD
  *   -----------------------------------|--------------------------------------------------------
- *   HELLO, sound                       | WATCHED       refused; stays WATCHED     -
- *   HELLO, not sound; garbage          | GONE, refused its socket is closed       -
+ *   HELLO, sound                       | WATCHED       its descriptors are closed -
+ *   HELLO, not sound; another version  | GONE, refused its descriptors are closed -
+ *   garbage                            | GONE, refused its socket is closed       -
  *   HELLO, and no room (descriptors)   | GONE, refused -                          -
  *   ASK                                | answered      answered                   -
  *   BYE                                | GONE          GONE                       -
