@@ -98,6 +98,10 @@ static int make_socket(const char *path, int *code)
         close(fd);
         return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
     }
+    if (fd >= 0 && errno == EPROTOTYPE) {
+        close(fd);
+        return fail(code, EXIT_BAD_USAGE, path, "the socket of another program is there");
+    }
     unlink(path); /* of a witness that was killed */
     /* Only for the socket: the drivers make folders, which need the right to search them. */
     const mode_t before = umask(0177);
