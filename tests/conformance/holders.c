@@ -414,7 +414,15 @@ static int64_t after_killed_late_ms(void *unused)
     uint64_t tokens[2];
     if (start_holder(&takers[0], name, subject.ttl_ms, 2, &tokens[0]) &&
         start_holder(&takers[1], name, 60000, 2, &tokens[1])) {
-        EXPECT(BUSY, try_shared(client, name, 2)); /* a slow machine loses the first lease */
+        mortise_status third = try_shared(client, name, 2);
+        if (third == MORTISE_OK) { /* a slow machine has lost the first lease: once more */
+            taker_expect(&takers[0], "state", "LOST");
+            taker_end(&takers[0]);
+            taker_end(&takers[1]);
+            close_client(client);
+            return INT64_MAX;
+        }
+        CU_ASSERT_EQUAL(third, MORTISE_BUSY);
         blocked_start(&blocked, client, name,
                       MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 60000,
                                       .mode = MORTISE_SHARED, .permits = 2));
