@@ -100,6 +100,7 @@ mortise_status witness_begin(struct client *client, const struct open_how *how,
         link->unused = "it was given";
         off = strcmp(text, "off") == 0;
         link->given = true;
+        required = config_is_pipe(client->config) && strcmp(text, "required") == 0;
         link->socket = own_fd_of(how->socket);
         if (off)
             own_fd_close(&link->socket);

@@ -128,6 +128,11 @@ yes "the keeper ends" until_true gone "$keeper"
 kill -KILL "$keeper" 2>/dev/null
 yes "the lock is left to its ttl" eval 'MORTISE_CONFIG=$DIR/own.conf is_held "${N}e"'
 wait $wrapper 2>/dev/null
+sed 's/^driver = .*/&\nwitness = required/' "$DIR/own.conf" >"$DIR/required.conf"
+cat "$DIR/required.conf" >"$DIR/pipe.conf" &
+timeout "$LIMIT" "$BIN" -C "$DIR/pipe.conf" run "${N}f" -- true 2>"$DIR/err"
+same "who requires a witness is refused" 69 $?
+has_line "and told why" "$DIR/err" 'witness = required: another process cannot open this configuration: .* a pipe'
 
 if can_freeze; then
     MORTISE_CONFIG=$(slow_to_give_up)
