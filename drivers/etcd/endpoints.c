@@ -71,12 +71,6 @@ bool endpoints_read(struct endpoints *endpoints, const char *list, const char **
     return endpoints->count > 0;
 }
 
-const char *endpoints_shown(const char *list)
-{
-    const char *at = strrchr(list, '@');
-    return at == NULL ? list : at + 1;
-}
-
 /* The one behind `last` becomes the first; their order stays. */
 static void rotate(struct address *all, size_t count, const struct address *last)
 {

@@ -28,8 +28,6 @@ struct endpoints {
 /* Reads a list of HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT. False: *problem is where it is wrong, or NULL: too many, or
  * none. */
 bool endpoints_read(struct endpoints *endpoints, const char *list, const char **problem);
-/* The part of a list, or of what is wrong in it, that has no password. */
-const char *endpoints_shown(const char *list);
 /* Copies as many addresses as there is room for, beginning behind `last`, if that is one of them; returns how many. */
 size_t addresses_take(const struct addrinfo *from, const struct address *last,
                       struct address to[ENDPOINT_ADDRESSES]);

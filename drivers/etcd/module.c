@@ -1,5 +1,6 @@
 /* module.c - the etcd driver as a module: its table, its options, how an instance is opened and closed, and which file handles
  * which op. driver.h has the list of the files. */
+#include "../lib/host_text.h"
 #include "claim.h"
 #include "query.h"
 
@@ -161,8 +162,9 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
     const mortise_value *values = driver->values;
     const char *problem, *list = values[OPTION_ENDPOINTS].text;
     if (!endpoints_read(&driver->link.endpoints, list, &problem)) {
-        const char *wrong = problem == NULL ? list : problem, *shown = endpoints_shown(wrong);
-        size_t length = strcspn(shown, "?"); /* the query of a URL may have a password */
+        const char *wrong = problem == NULL ? list : problem, *shown;
+        size_t length;
+        shown = host_text_shown(wrong, &length);
         return fault_error(error, MORTISE_CONFIG, "etcd: endpoints: \"%.*s\" %s",
                            (int)(length < 100 ? length : 100), shown,
                            problem == NULL  ? "names none, or more than 32"

@@ -10,7 +10,17 @@ static inline bool host_text_ok(const char *text)
 {
     const char *rest = text + strspn(text, "0123456789ABCDEFabcdef:.");
     bool is_address = *rest == '\0' || *rest == '%';
-    return strpbrk(text, "@/[]") == NULL && (is_address || strchr(text, ':') == NULL);
+    return strpbrk(text, "@/[]?") == NULL && (is_address || strchr(text, ':') == NULL);
+}
+
+/* What may be shown of a text that is no host, or of a list with one: neither a user and a password before an '@', nor the query
+ * of a URL. *length: 0, if that cannot be told apart. */
+static inline const char *host_text_shown(const char *text, size_t *length)
+{
+    const char *sign = strrchr(text, '@'), *query = strchr(text, '?');
+    const char *shown = sign == NULL ? text : sign + 1;
+    *length = query != NULL && query < shown ? 0 : strcspn(shown, "?");
+    return shown;
 }
 
 #endif

@@ -46,16 +46,17 @@ static bool split(const char *text, size_t length, char *host, char *port, size_
            number > 0 && number < 65536;
 }
 
-/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma, and
- * nothing of the query of a URL. */
+/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma. */
 static mortise_status wrong_server(const char *at, mortise_error *error)
 {
-    const char *sign = strrchr(at, '@'), *shown = sign == NULL ? at : sign + 1;
-    size_t length = strcspn(shown, ", \t?");
+    size_t length, first;
+    const char *shown = host_text_shown(at, &length);
+    first = strcspn(shown, ", \t");
+    length = first < length ? first : length;
     return fault_error(error, MORTISE_CONFIG, "zookeeper: servers: \"%.*s\" %s",
                        (int)(length < 200 ? length : 200), shown,
-                       sign == NULL ? "is not HOST or HOST:PORT"
-                                    : "has a user and an @ before it; set auth");
+                       shown == at ? "is not HOST or HOST:PORT"
+                                   : "has a user and an @ before it; set auth");
 }
 
 static struct server *server_new(struct driver *driver, const char *host, const char *port)

@@ -97,14 +97,13 @@ static void release_and_close(mortise_status status)
 /* A user and a password before a server, or a URL, would stand in each message. */
 static void test_what_is_no_server(void)
 {
-    static const char *const right[] = {"zk1",     "zk1:7, zk2",   "::1",
-                                        "[::1]:7", "fe80::1%eth0", "::ffff:10.0.0.1"},
-                             *const wrong[] = {"zk1,zk2:x", "zookeeper://zk1:2181", "zk1/root",
-                                               "x:y:z", "[[::1]:7"},
-                             *const secret[] = {
-                                 "u:pw@zk1:2181", "zookeeper://u:pw@zk1:2181",
-                                 "u:pw@zk1",      "zk0,u:pw,pw@zk1",
-                                 "[u:pw@zk1]:7",  "zookeeper://zk1:2181/a?auth=digest:u:pw"};
+    static const char *const
+        right[] = {"zk1", "zk1:7, zk2", "::1", "[::1]:7", "fe80::1%eth0", "::ffff:10.0.0.1"},
+        *const wrong[] = {"zk1,zk2:x", "zookeeper://zk1:2181", "zk1/root", "x:y:z", "[[::1]:7"},
+        *const secret[] = {"u:pw@zk1:2181", "zookeeper://u:pw@zk1:2181",
+                           "u:pw@zk1",      "zk0,u:pw,pw@zk1",
+                           "[u:pw@zk1]:7",  "zookeeper://zk1:2181/a?auth=digest:u:pw"},
+        *const hidden[] = {"zookeeper://zk1/a?auth=digest:u:p@pw", "u:pw?pw@zk1"};
     mortise_error error;
     for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
         CU_ASSERT_EQUAL(try_servers(right[i], &error), MORTISE_OK);
@@ -116,6 +115,10 @@ static void test_what_is_no_server(void)
         CU_ASSERT_EQUAL_FATAL(try_servers(secret[i], &error), MORTISE_CONFIG);
         CU_ASSERT_PTR_NULL(strstr(error.message, "pw"));
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "zk1"));
+    }
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++) {
+        CU_ASSERT_EQUAL_FATAL(try_servers(hidden[i], &error), MORTISE_CONFIG);
+        CU_ASSERT_PTR_NULL(strstr(error.message, "pw"));
     }
 }
 
