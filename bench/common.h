@@ -4,7 +4,7 @@
  * else the machine does, and what the one before leaves the server to do, meets all of them alike;
  * and *checks*: a ratio of two series, or a series by itself, against a target. A ratio is the median
  * of the rounds' ratios, not the ratio of the medians, for the same reason. Nothing here fails because
- * a machine is slow: targets are told, and only --check makes a missed one the program's exit status. */
+ * a machine is slow: a missed target is printed. Only with --check the program's exit status tells it. */
 #ifndef MORTISE_BENCH_COMMON_H
 #define MORTISE_BENCH_COMMON_H
 

@@ -44,8 +44,8 @@ static void put_piece(struct json *json, const char *text, size_t length)
         fputs("\\ufffd", json->out);
     else if (byte < 0x20 || byte == 0x7f)
         fprintf(json->out, "\\u%04x", byte);
-    else if (length == 2 && byte == 0xc2 && (unsigned char)text[1] < 0xa0)
-        fprintf(json->out, "\\u%04x", (unsigned char)text[1]); /* U+0080 to U+009F: some terminals obey them */
+    else if (length == 2 && byte == 0xc2 && (unsigned char)text[1] < 0xa0) /* terminals obey it */
+        fprintf(json->out, "\\u%04x", (unsigned char)text[1]);
     else if (byte == '"' || byte == '\\')
         fprintf(json->out, "\\%c", byte);
     else if (reordering_point(text, length) != 0)

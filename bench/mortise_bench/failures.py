@@ -37,7 +37,7 @@ class Killed(Cost):
     """Holders are killed with SIGKILL, at instants that are spread over the time between two renewals; when has the one that
     waits for each the lock? They are killed one after the other, but wait together: nothing else happens. Each is a
     round, and in a round all subjects are killed after the same part of that time: how much of it has passed decides how
-    soon the lock is had. A rival that does not renew is killed before its ttl is over."""
+    soon the lock is granted again. A rival that does not renew is killed before its ttl is over."""
 
     def round(self, seconds, counts=True):
         self.rounds += self.kills(self.context.settings.kills)

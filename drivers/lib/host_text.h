@@ -14,7 +14,7 @@ static inline bool host_text_ok(const char *text)
 }
 
 /* What may be shown of a text that is no host, or of a list with one: neither a user and a password before an '@', nor the query
- * of a URL. *length: 0, if that cannot be told apart. */
+ * of a URL. *length: 0 if it is not clear where these end. */
 static inline const char *host_text_shown(const char *text, size_t *length)
 {
     const char *sign = strrchr(text, '@'), *query = strchr(text, '?');
