@@ -5,6 +5,7 @@
 
 #include <mortise/driver.h>
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,19 @@ __attribute__((format(printf, 2, 3))) static inline void ping_add(const mortise_
     va_start(arguments, format);
     vsnprintf(text + used, op->buffer_size - used, format, arguments);
     va_end(arguments);
+}
+
+/* How far a server's clock, by which claims end, is ahead of this host's. It need not be exact: a second is all that matters to
+ * a reader of two logs. */
+static inline void ping_add_clock(const mortise_op *op, int64_t ahead_s)
+{
+    if (ahead_s > 2 || ahead_s < -2)
+        ping_add(
+            op,
+            " | note: the server's clock is %" PRId64
+            " s ahead of this host's: the times in logs differ; let NTP slew the clocks, because a "
+            "step forward of the server's clock frees locks that are held",
+            ahead_s);
 }
 
 #endif

@@ -69,23 +69,9 @@ static void add_replicas(const mortise_op *op, const char *const *settings, unsi
     }
 }
 
-/* It need not be exact: a second is all that matters to a reader of two logs. */
-static void add_clock(const mortise_op *op, const char *const *settings)
-{
-    const int64_t ahead_s = number(settings[SETTING_CLOCK]) / US_PER_S - (int64_t)time(NULL);
-    if (ahead_s <= 2 && ahead_s >= -2)
-        return;
-    ping_add(
-        op,
-        " | note: the server's clock is %" PRId64
-        " s ahead of this host's: the times in logs differ; let NTP slew the clocks, because a "
-        "step forward of the server's clock frees locks that are held",
-        ahead_s);
-}
-
 void findings_add(const mortise_op *op, const char *const *settings, unsigned count)
 {
     add_durability(op, settings);
     add_replicas(op, settings, count);
-    add_clock(op, settings);
+    ping_add_clock(op, number(settings[SETTING_CLOCK]) / US_PER_S - (int64_t)time(NULL));
 }

@@ -75,18 +75,11 @@ static void add_sentinels(const struct driver *driver, const mortise_op *op)
             count);
 }
 
-/* It need not be exact: a second is all that matters to a reader of two logs. */
 static void add_clock(const mortise_op *op, const redisReply *info)
 {
     const int64_t server_us = link_info_number(info, "server_time_usec:");
-    const int64_t ahead_s = server_us / 1000000 - (int64_t)time(NULL);
-    if (server_us > 0 && (ahead_s > 2 || ahead_s < -2))
-        ping_add(
-            op,
-            " | note: the server's clock is %" PRId64
-            " s ahead of this host's: the times in logs differ; let NTP slew the clocks, because a "
-            "step forward of the server's clock frees locks that are held",
-            ahead_s);
+    if (server_us > 0)
+        ping_add_clock(op, server_us / 1000000 - (int64_t)time(NULL));
 }
 
 static void add_fsync(const mortise_op *op, const char *policy)
