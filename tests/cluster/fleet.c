@@ -98,12 +98,24 @@ void fleet_say(struct fleet *fleet, unsigned set, const char *command)
             CHECK(test_proxy_say(&fleet->proxy[i], "%s", command));
 }
 
+struct pair {
+    struct fleet *fleet;
+    int i;
+};
+
+/* One that has just started takes itself for a master still, if it was one, until another node tells it. */
+static bool one_leads(void *argument)
+{
+    const struct pair *pair = argument;
+    return is_master(pair->fleet, pair->i) != is_master(pair->fleet, REPLICA(pair->i));
+}
+
 void fleet_mend(struct fleet *fleet)
 {
     for (int i = 0; i < MASTERS; i++) {
-        redisReply *role = ask(&fleet->node[i], "ROLE");
-        bool replica = role && role->elements > 0 && strcmp(role->element[0]->str, "slave") == 0;
-        freeReplyObject(role);
+        struct pair pair = {fleet, i};
+        CHECK(test_poll(one_leads, &pair, TEST_PATIENCE_MS));
+        bool replica = !is_master(fleet, i);
         CHECK(wait_replicated(fleet, replica ? REPLICA(i) : i, 1));
         if (replica)
             fleet_promote(fleet, i);

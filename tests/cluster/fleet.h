@@ -88,6 +88,9 @@ void range_give(struct fleet *fleet, int master, int to);
 
 /* ---- failover (slots.c) ------------------------------------------------------------------------------------ */
 
+/* What the node takes itself for. */
+bool is_master(struct fleet *fleet, int node);
+
 /* The replica takes over at once (TAKEOVER), whether its master lives or not; waits until all that run know it. */
 void fleet_promote(struct fleet *fleet, int replica);
 /* Waits until the replicas of the node, as many as run, have all that was written to it so far. */

@@ -211,7 +211,7 @@ int64_t refusals(struct fleet *fleet, int node, const char *error)
 
 /* ---- down and up ------------------------------------------------------------------------------------------------- */
 
-static bool is_master(struct fleet *fleet, int node)
+bool is_master(struct fleet *fleet, int node)
 {
     redisReply *role = ask(&fleet->node[node], "ROLE");
     bool master = role && role->elements > 0 && strcmp(role->element[0]->str, "master") == 0;
