@@ -142,16 +142,21 @@ static bool take_look(struct request *request, struct sql_result *to)
     return true;
 }
 
-static void take_names(struct request *request)
+/* False: the server is read-only by now. */
+static bool take_names(struct request *request)
 {
     struct cells cells;
+    if (!next_cells(my_request(request)->rows_before, 1, &cells) || number(&cells, 0) != 1)
+        return false;
     while (next_cells(my_request(request)->rows, 9, &cells))
         if (cells.texts[0] != NULL &&
             take_row(&cells, 2, &request->base.locks->row)) /* else: who asks for it is told */
             locks_list_row(&request->base, cells.texts[0], cells.lengths[0], number(&cells, 1));
+    return true;
 }
 
-static void take_ping(const struct request *request)
+/* False: as above. */
+static bool take_ping(const struct request *request)
 {
     const struct driver *driver = driver_of(request->link);
     mortise_op *op = request->base.op;
@@ -161,8 +166,10 @@ static void take_ping(const struct request *request)
     bool all = rows != NULL && mysql_num_fields(rows) == SETTING_COUNT;
     unsigned columns = all ? SETTING_COUNT : SETTING_ALL_HAVE;
     bool there = next_cells(rows, columns, &cells);
+    if (there && number(&cells, SETTING_WRITABLE) != 1)
+        return false;
     if (op == NULL)
-        return;
+        return true;
     snprintf(op->buffer, op->buffer_size,
              "MySQL protocol, server %.80s, %s, %s, database %.64s, layout %.20s%s%s",
              there && cells.texts[SETTING_VERSION] != NULL ? cells.texts[SETTING_VERSION] : "?",
@@ -173,6 +180,7 @@ static void take_ping(const struct request *request)
              driver->durable[0] != '\0' ? ", not durable: " : "", driver->durable);
     if (there)
         findings_add(op, (const char *const *)cells.texts, columns);
+    return true;
 }
 
 /* False: the server is read-only by now. */
@@ -206,11 +214,9 @@ static bool take_result(struct request *request, struct sql_result *to)
     case SQL_READ:
         return take_look(request, to);
     case SQL_LIST:
-        take_names(request);
-        return true;
+        return take_names(request);
     case SQL_PING:
-        take_ping(request);
-        return true;
+        return take_ping(request);
     case SQL_RECORD_READ:
         return take_record(request);
     case SQL_RECORD_WRITE:

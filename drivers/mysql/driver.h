@@ -49,8 +49,8 @@ struct my_request {
     struct request request;
     enum text_id id;
     struct text text;
-    /* the result, kept until the commit */
-    MYSQL_RES *rows;
+    /* the result, kept until the commit; rows of the last statement, and of the one before it */
+    MYSQL_RES *rows, *rows_before;
     unsigned long long touched, insert_id;
     int64_t revision; /* of the row that was read last */
 };

@@ -11,8 +11,9 @@
 void statement_forget(struct request *request)
 {
     struct my_request *mine = my_request(request);
+    mysql_free_result(mine->rows_before);
     mysql_free_result(mine->rows);
-    mine->rows = NULL;
+    mine->rows = mine->rows_before = NULL;
     mine->touched = mine->insert_id = 0;
 }
 
@@ -115,7 +116,8 @@ static bool failed(struct link *link)
 
 static void keep_result(struct my_request *request, struct conn *conn)
 {
-    mysql_free_result(request->rows);
+    mysql_free_result(request->rows_before);
+    request->rows_before = request->rows;
     request->rows = conn->rows;
     if (conn->rows != NULL)
         return;

@@ -140,11 +140,15 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                   "+2000000),16,'0'))),revision=revision+1 "
                   "WHERE name=$a AND owner=$b AND expires_at>" NOW_US " AND " WRITABLE,
                   1, true},
-    [TEXT_NAMES] = {"SELECT name," NOW_US "," COLUMNS " FROM mortise_lock WHERE name>=$a "
+    /* Joined to the row of `layout`, as in TEXT_LOOK, the names would not come in the order of the key: the server would have to
+     * sort them, with all that is in their rows. */
+    [TEXT_NAMES] = {"SELECT " WRITABLE ";SELECT name," NOW_US "," COLUMNS
+                    " FROM mortise_lock WHERE name>=$a "
                     "AND ($b IS NULL OR name<$b) AND expires_at>" NOW_US
                     " AND grants IS NOT NULL ORDER BY name",
-                    1, false},
-    [TEXT_VERSION] = {"SELECT VERSION(),value," SETTINGS " FROM mortise_meta WHERE name='layout'",
+                    2, false},
+    [TEXT_VERSION] = {"SELECT " WRITABLE ",VERSION(),value," SETTINGS
+                      " FROM mortise_meta WHERE name='layout'",
                       1, false},
     /* The row is written, and so locked, first: what is read then is as durable as this commit. As above, there is one row:
      * that there is no record is believed only if the server accepts writes, too. */

@@ -14,8 +14,8 @@ enum text_id {
     TEXT_INSERT, /* name, then those columns in that order, but the revision -> touched */
     TEXT_SWAP,   /* likewise; then the old version and the old revision -> touched */
     TEXT_BAR,    /* name, the owner of shared holders -> touched: they are barred */
-    TEXT_NAMES, /* from, before (or null) -> name, then as TEXT_LOOK without `writable` and the revision */
-    TEXT_VERSION,     /* -> server version, layout, then the settings: enum setting */
+    TEXT_NAMES, /* from, before (or null) -> writable; then name, and as TEXT_LOOK without `writable` and the revision */
+    TEXT_VERSION,     /* -> enum setting */
     TEXT_RECORD_LOOK, /* name -> writable, version (null: there is none), value */
     TEXT_RECORD_MAKE, /* name, value -> touched */
     TEXT_RECORD_SWAP, /* name, value, version -> touched */
@@ -35,12 +35,13 @@ enum text_id {
 
 struct sql_text {
     const char *text;
-    unsigned parts; /* statements; more than one are one transaction */
+    unsigned parts; /* statements; if they write, more than one are one transaction */
     bool writes;
 };
 
 /* The columns of TEXT_VERSION. MySQL has none behind SETTING_DUMPS. */
 enum setting {
+    SETTING_WRITABLE,
     SETTING_VERSION,
     SETTING_LAYOUT,
     SETTING_FLUSH,

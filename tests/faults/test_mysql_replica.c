@@ -154,19 +154,55 @@ static const char *record_of(mortise_client *client, const char *name)
     return version > 0 ? text : "-";
 }
 
+static bool take_token(const mortise_info *info, void *user_data)
+{
+    *(uint64_t *)user_data = info->token;
+    return true;
+}
+
+/* The token of the one name that begins so and is held; 0: none is. As soon as that is possible. */
+static uint64_t listed(mortise_client *client, const char *prefix)
+{
+    mortise_status status;
+    uint64_t token = 0;
+    do
+        status = mortise_list(client, prefix, take_token, &token, &detail);
+    while (status == MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL_FATAL(status, MORTISE_OK);
+    return token;
+}
+
+/* Whether that server answers, as soon as one does. */
+static bool answers_at(mortise_client *client, const char *port_there)
+{
+    char told[400], where[64];
+    mortise_status status;
+    do
+        status = mortise_ping(client, told, sizeof told, &detail);
+    while (status == MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL_FATAL(status, MORTISE_OK);
+    snprintf(where, sizeof where, "127.0.0.1:%s,", port_there);
+    return strstr(told, where) != NULL;
+}
+
 /* A lease goes on over a failover: the primary becomes read-only, the replica is promoted. Of the clients all but the first
- * have all rights, so the old primary would let them write. What is not there is not believed of it either. */
+ * have all rights, so the old primary would let them write. What is not there is not believed of it either, nor what is:
+ * of the last three, each only reads a record, only lists, and only asks whether the server answers. */
 static void test_failover(void)
 {
     char hosts[128];
     snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", port, replica_port);
     mortise_client *client = open_at(hosts, "renew_every = 100ms", ""),
                    *root = open_at(hosts, "renew_every = 100ms", "user = root"),
-                   *reader = open_at(hosts, "", "user = root");
+                   *reader = open_at(hosts, "", "user = root"),
+                   *lister = open_at(hosts, "", "user = root"),
+                   *pinger = open_at(hosts, "", "user = root");
     mortise_lease *lease = take(client, "failover", HOLD_MS),
                   *other = take(root, "rooted", HOLD_MS);
     uint64_t token = mortise_token(lease);
     CU_ASSERT_STRING_EQUAL(record_of(reader, "late"), "-");
+    CU_ASSERT_EQUAL(listed(lister, "failover"), token);
+    CU_ASSERT(answers_at(pinger, port));
     ask("SET GLOBAL read_only = 1");
     CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
     ask_of("only=2", "STOP SLAVE; SET GLOBAL read_only = 0");
@@ -187,11 +223,15 @@ static void test_failover(void)
     give(other);
     lease = take(root, "failover", HOLD_MS);
     CU_ASSERT(mortise_token(lease) > token);
+    CU_ASSERT_EQUAL(listed(lister, "failover"), mortise_token(lease));
+    CU_ASSERT(answers_at(pinger, replica_port));
     give(lease);
     CU_ASSERT_STRING_EQUAL(
         ask_of("only=2", "SELECT count(*) FROM mortise_lock WHERE grants IS NOT NULL"), "0");
     mortise_close(client, NULL);
     mortise_close(root, NULL);
+    mortise_close(lister, NULL);
+    mortise_close(pinger, NULL);
 }
 
 int main(int argc, char **argv)
