@@ -4,55 +4,14 @@
 #define PASSWORD "password = secret\n"
 #include "mysql_server.h"
 
+#include "mysql_functions.h"
+
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
-
-/* ---- in place of libmariadb's functions, which they call ----------------------------------------- */
-
-/* libmariadb's own; NULL: there is none. */
-static void *real(const char *name)
-{
-    void *library = dlopen("libmariadb.so.3", RTLD_NOW | RTLD_NOLOAD);
-    void *function = library != NULL ? dlsym(library, name) : NULL;
-    if (library != NULL)
-        dlclose(library);
-    return function;
-}
-
-/* Connections for which certificates to trust were named, or none. */
-static atomic_int trusting, trusting_none;
-
-__attribute__((visibility("default"))) int mysql_ssl_set(void *mysql, const char *key,
-                                                         const char *cert, const char *ca,
-                                                         const char *path, const char *cipher);
-int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca, const char *path,
-                  const char *cipher)
-{
-    int (*set)(void *, const char *, const char *, const char *, const char *, const char *);
-    *(void **)&set = real("mysql_ssl_set");
-    atomic_fetch_add(ca != NULL || path != NULL ? &trusting : &trusting_none, 1);
-    return set != NULL ? set(mysql, key, cert, ca, path, cipher) : 1;
-}
-
-/* What the server calls this client's host, in the only answer with four columns. NULL: what it says. */
-static _Atomic(char *) peer_name;
-
-__attribute__((visibility("default"))) char **mysql_fetch_row(void *rows);
-char **mysql_fetch_row(void *rows)
-{
-    char **(*fetch)(void *);
-    unsigned (*columns)(void *);
-    *(void **)&fetch = real("mysql_fetch_row");
-    *(void **)&columns = real("mysql_num_fields");
-    char *name = atomic_load(&peer_name), **row = fetch != NULL ? fetch(rows) : NULL;
-    if (row != NULL && name != NULL && columns != NULL && columns(rows) == 4)
-        row[2] = name;
-    return row;
-}
 
 /* ---- TLS, passwords ---------------------------------------------------------------------------- */
 
