@@ -67,13 +67,15 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 
 /* ---- a new connection -------------------------------------------------------------------------- */
 
-/* The server reads what is between M! and the end of the comment only if it is MariaDB. A transaction waits for this client only
+/* The server reads what is between M! and the end of the comment only if it is MariaDB, and behind !50708 only if it is MySQL,
+ * which has no max_statement_time; MariaDB leaves 50700 to 99999 aside. A transaction waits for this client only
  * if one of its statements failed: until the ROLLBACK. A client that is stopped then would keep rows locked for wait_timeout. */
 const char sql_settings[] =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;"
     "SET SESSION autocommit=1,sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
-    "timestamp=DEFAULT,completion_type=0,innodb_lock_wait_timeout=$a,lock_wait_timeout=$b"
-    "/*M!100101 ,max_statement_time=$b */"
+    "timestamp=DEFAULT,completion_type=0,sql_select_limit=18446744073709551615,"
+    "innodb_lock_wait_timeout=$a,lock_wait_timeout=$b"
+    "/*!50708 ,max_execution_time=0 *//*M!100101 ,max_statement_time=$b */"
     "/*M!100300 ,idle_transaction_timeout=$b,idle_write_transaction_timeout=$b,"
     "idle_readonly_transaction_timeout=$b */";
 const char sql_identify[] =

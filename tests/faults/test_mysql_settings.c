@@ -388,18 +388,45 @@ static void test_names(void)
     mortise_close(other, NULL);
 }
 
-/* What the server sets for each session does not matter. */
+static bool count_name(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    ++*(size_t *)user_data;
+    return true;
+}
+
+/* Each of many names is listed. */
+static void test_list(void)
+{
+    enum { COUNT = 20 };
+    mortise_lease *leases[COUNT];
+    mortise_client *client = open_client("", PASSWORD);
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "listed %zu", i);
+        leases[i] = take(client, name, HOLD_MS);
+    }
+    CU_ASSERT_EQUAL(mortise_list(client, "listed", count_name, &count, &detail), MORTISE_OK);
+    CU_ASSERT_EQUAL(count, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        give(leases[i]);
+    mortise_close(client, NULL);
+}
+
+/* What the server sets for each session does not matter. The limit is more than the driver asks for when it connects. */
 static void test_server_settings(void)
 {
     ask("SET GLOBAL sql_mode = "
         "'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,ORACLE,PAD_CHAR_TO_FULL_LENGTH'; "
         "SET GLOBAL time_zone = '+13:00'; SET GLOBAL autocommit = 0; "
         "SET GLOBAL tx_isolation = 'SERIALIZABLE'; SET GLOBAL tx_read_only = 1; "
-        "SET GLOBAL completion_type = 1; "
+        "SET GLOBAL completion_type = 1; SET GLOBAL sql_select_limit = 15; "
         "SET GLOBAL character_set_server = 'ucs2'; SET GLOBAL collation_connection = "
         "'latin1_german1_ci'; "
         "SET GLOBAL init_connect = 'SET SESSION timestamp = 1000000000, group_concat_max_len = 5'");
     test_names();
+    test_list();
     mortise_client *client = open_client("", PASSWORD);
     mortise_lease *lease = take(client, "settings", 30000);
     CU_ASSERT_STRING_EQUAL(
@@ -411,7 +438,7 @@ static void test_server_settings(void)
     ask("SET GLOBAL sql_mode = DEFAULT; SET GLOBAL time_zone = 'SYSTEM'; SET GLOBAL autocommit = "
         "1; "
         "SET GLOBAL tx_isolation = 'REPEATABLE-READ'; SET GLOBAL tx_read_only = 0; "
-        "SET GLOBAL completion_type = 0; "
+        "SET GLOBAL completion_type = 0; SET GLOBAL sql_select_limit = DEFAULT; "
         "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
 }
 
