@@ -86,8 +86,8 @@ const char sql_identify[] =
     "SELECT table_name,engine FROM information_schema.tables WHERE table_schema=DATABASE() "
     "AND table_name IN ('mortise_lock','mortise_record','mortise_meta')";
 const char sql_layout[] = "SELECT value FROM mortise_meta WHERE name='layout'";
-/* A node of Galera reads and writes what all nodes have committed before. */
-const char sql_galera[] = "SET SESSION wsrep_sync_wait=7";
+/* A node of Galera reads and writes what all nodes have committed before. With dirty reads it would not wait before it reads. */
+const char sql_galera[] = "SET SESSION wsrep_sync_wait=7,wsrep_dirty_reads=OFF";
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* libmariadb's own; NULL: there is none. */
 static void *real(const char *name)
@@ -33,10 +35,12 @@ int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca
 
 /* What the server calls this client's host, in the only answer with four columns. NULL: what it says. */
 static _Atomic(char *) peer_name;
+static atomic_bool galera; /* it says that it is a node of Galera */
 
 __attribute__((visibility("default"))) char **mysql_fetch_row(void *rows);
 char **mysql_fetch_row(void *rows)
 {
+    static char on[] = "ON";
     char **(*fetch)(void *);
     unsigned (*columns)(void *);
     *(void **)&fetch = real("mysql_fetch_row");
@@ -44,6 +48,8 @@ char **mysql_fetch_row(void *rows)
     char *name = atomic_load(&peer_name), **row = fetch != NULL ? fetch(rows) : NULL;
     if (row != NULL && name != NULL && columns != NULL && columns(rows) == 4)
         row[2] = name;
+    if (row != NULL && row[0] != NULL && atomic_load(&galera) && strcmp(row[0], "wsrep_on") == 0)
+        row[1] = on;
     return row;
 }
 

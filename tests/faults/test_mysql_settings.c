@@ -442,6 +442,26 @@ static void test_server_settings(void)
         "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
 }
 
+/* The server is alone, but knows the settings; its trigger tells those of the session that writes. */
+static void test_galera(void)
+{
+    ask("SET GLOBAL wsrep_dirty_reads = ON");
+    CU_ASSERT_STRING_EQUAL(
+        ask("CREATE DEFINER = mortise@'%' TRIGGER told BEFORE UPDATE ON mortise_lock FOR EACH ROW "
+            "SET NEW.note = CONCAT(@@wsrep_sync_wait, ' ', @@wsrep_dirty_reads + 0);; SELECT 1"),
+        "1");
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&galera, i > 0);
+        mortise_client *client = open_client("", PASSWORD);
+        give(take(client, "told", HOLD_MS));
+        CU_ASSERT_STRING_EQUAL(ask("SELECT note FROM mortise_lock WHERE name = 'told'"),
+                               i > 0 ? "7 0" : "0 1");
+        mortise_close(client, NULL);
+    }
+    atomic_store(&galera, false);
+    ask("DROP TRIGGER told; SET GLOBAL wsrep_dirty_reads = OFF");
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -459,6 +479,7 @@ int main(int argc, char **argv)
         {"a user without rights, another layout, another engine", test_rights},
         {"names that look the same", test_names},
         {"settings of the server", test_server_settings},
+        {"a node of Galera", test_galera},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
