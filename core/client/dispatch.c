@@ -13,7 +13,7 @@ int mortise_fd(mortise_client *handle, mortise_status *status)
         if (fd < 0)
             entered = MORTISE_NOMEM;
         else
-            pump_dispatched(&client->pump);
+            pump_dispatched(&client->pump, fd);
         client_leave(client);
     }
     if (status != NULL)

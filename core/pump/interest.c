@@ -88,6 +88,35 @@ void pump_poke_locked(struct pump *pump)
         wakeup_raise(&pump->wakeup);
 }
 
+/* ---- in the application's set (pump_dispatched) ---- */
+
+static bool report(const struct pump *pump, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.fd = pump->wakeup.epoll};
+    return epoll_ctl(pump->shown, EPOLL_CTL_MOD, pump->wakeup.epoll, &event) == 0;
+}
+
+/* Another thread is inside, perhaps for as long as a disk takes, and what is ready is for who comes next. A loop would dispatch
+ * again at once, and keep a processor busy until then. The second look takes what is hidden off the kernel's list of what was
+ * ready: to show it is an edge then. */
+void pump_hide_locked(struct pump *pump)
+{
+    struct epoll_event ready[2];
+    if (!pump->dispatched || epoll_wait(pump->wakeup.epoll, ready, 1, 0) <= 0)
+        return;
+    pump->hidden = report(pump, 0);
+    epoll_wait(pump->shown, ready, 2, 0);
+}
+
+/* The kernel looks whether something is ready, and wakes who polls the set. If it refuses, the owner of the set has just taken
+ * this pump's out, and puts it back itself, with all events. */
+void pump_show_locked(struct pump *pump)
+{
+    if (pump->hidden)
+        report(pump, EPOLLIN);
+    pump->hidden = false;
+}
+
 void pump_closing_fd(struct pump *pump, int fd)
 {
     pthread_mutex_lock(&pump->lock);

@@ -295,6 +295,7 @@ static void leave_inside_locked(struct pump *pump)
     pump_update_interest_locked(pump);
     pump->inside = false;
     pump->turns++;
+    pump_show_locked(pump);
     if (pump->polling && (pump->poke_wanted || pump->due_ns < pump->polling_until_ns))
         pump_poke_locked(pump);
     pump->poke_wanted = false;

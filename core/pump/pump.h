@@ -139,7 +139,9 @@ struct pump {
     bool service_made; /* and neither joined nor detached yet */
     bool service_runs, service_sleeps, service_guards, service_leads, service_hurry, stopping;
     int64_t service_until_ns; /* how long it sleeps, if it does */
-    bool dispatched;          /* the application polls the descriptor (mortise_fd) */
+    bool dispatched;          /* the application polls the descriptor (mortise_fd): */
+    int shown;                /* an epoll set, which has this pump's in it */
+    bool hidden;              /* and does not report it until somebody leaves the inside */
     bool manual;              /* tests turn it by hand: no service thread */
     struct board *board;      /* NULL until a name is first looked up */
 };
@@ -203,8 +205,9 @@ void wake_list_flush(struct pump *pump, struct wake_list *list);
 void pump_turn(struct pump *pump);
 /* The descriptor that is readable when pump_turn has something to do; -1: none could be had. */
 int pump_epoll(struct pump *pump);
-/* The application has that descriptor, and makes the turns. */
-void pump_dispatched(struct pump *pump);
+/* The application has that descriptor, in this epoll set (EPOLLIN, with the descriptor as data), and makes the turns. While
+ * somebody is inside, pump_turn() does nothing about what is ready, and has the set not report it until that thread leaves. */
+void pump_dispatched(struct pump *pump, int shown);
 /* What was started is not waited for, and its answer is wanted soon. */
 void pump_hurry(struct pump *pump);
 

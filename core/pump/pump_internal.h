@@ -24,6 +24,9 @@ void pump_serve_locked(struct pump *pump);
 void pump_update_interest_locked(struct pump *pump);
 bool pump_open_epoll_locked(struct pump *pump);
 void pump_poke_locked(struct pump *pump);
+/* Somebody is inside; and: nobody is any more. */
+void pump_hide_locked(struct pump *pump);
+void pump_show_locked(struct pump *pump);
 
 /* pump.c; inside */
 void pump_wake_later(struct pump *pump, _Atomic uint32_t *word);

@@ -409,16 +409,19 @@ bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_n
 void pump_turn(struct pump *pump)
 {
     pthread_mutex_lock(&pump->lock);
-    if (!pump->inside && pump_peek_locked(pump))
+    if (pump->inside)
+        pump_hide_locked(pump);
+    else if (pump_peek_locked(pump))
         pump_go_inside_locked(pump);
     service_attend_locked(pump, true);
     pthread_mutex_unlock(&pump->lock);
 }
 
-void pump_dispatched(struct pump *pump)
+void pump_dispatched(struct pump *pump, int shown)
 {
     pthread_mutex_lock(&pump->lock);
     pump->dispatched = true;
+    pump->shown = shown;
     pthread_mutex_unlock(&pump->lock);
 }
 

@@ -417,7 +417,8 @@ MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
 /* Does all work that is ready, without waiting for a server (with `sqlite` that work may wait for the disk), and runs callbacks
  * on this thread: at least those that were due at the call, unless another thread runs one. Callbacks of a client run one at
  * a time, so this call then returns without the others: that thread runs those that were due when it began, and the
- * descriptor stays readable while any are left.
+ * descriptor stays readable while any are left. Nor does it wait for another thread that is at work in the driver: what is
+ * ready for the driver waits then, and the descriptor is not readable for it until that thread has come back.
  * Returns the number of callbacks that ran, or a negative status: CLOSED, FORKED, DEADLOCK (inside a callback),
  * INVALID (before mortise_fd()). While the client is being closed, and after mortise_close() has returned CLOSING, it
  * runs the remaining callbacks. */
