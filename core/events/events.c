@@ -325,6 +325,8 @@ static void wait_until_locked(struct events *events, int64_t until_ns)
 void events_closing(struct events *events)
 {
     pthread_mutex_lock(&events->lock);
+    if (events->wakeup.epoll >= 0)
+        epoll_ctl(events->wakeup.epoll, EPOLL_CTL_DEL, events->other, NULL);
     events->closed_inside = runs_here_locked(events);
     pthread_cond_broadcast(&events->cond);
     pthread_mutex_unlock(&events->lock);

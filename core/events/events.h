@@ -94,7 +94,7 @@ void events_drain(struct events *events, const mortise_lease *lease);
 bool events_run_elsewhere(struct events *events, const mortise_lease *lease);
 
 /* From the first call on, callbacks run in events_dispatch_run(). Returns a descriptor that is readable if callbacks
- * wait, or if `other` is readable; -1: the system gives none. */
+ * wait, or, before events_closing(), if `other` is readable; -1: the system gives none. */
 int events_open_fd(struct events *events, int other);
 /* Around events_dispatch_run(): in between, callbacks that come do not make the descriptor readable. False:
  * events_open_fd() was not called. */
@@ -109,7 +109,8 @@ enum events_end {
     EVENTS_LEFT, /* callbacks run or wait on other threads */
     EVENTS_HERE, /* this thread runs a callback. When it returns, the same thread runs the callbacks that wait */
 };
-/* This thread closes the client: nobody waits any more for a callback in which it does that. */
+/* This thread closes the client: nobody waits any more for a callback in which it does that. From here on the descriptor is
+ * readable only if callbacks wait: `other` is not for dispatchers any more. */
 void events_closing(struct events *events);
 /* After events_closing(), when no notice is pushed any more: lets the thread end, and waits until until_ns for the
  * callbacks. After events_open_fd() it waits only for threads that dispatch, because no other thread runs callbacks. */

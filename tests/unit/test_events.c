@@ -177,6 +177,23 @@ static void test_pushed_inside(void)
     close(other);
 }
 
+/* A dispatcher does nothing about the other descriptor once the client closes: it would be told so again and again. */
+static void test_other_while_closing(void)
+{
+    begin();
+    int other = eventfd(1, EFD_CLOEXEC), fd = events_open_fd(&executor, other);
+    struct notice change = notice_of(1, MORTISE_STATE_LOST);
+    CU_ASSERT_TRUE(is_readable(fd));
+    events_closing(&executor);
+    CU_ASSERT_FALSE(is_readable(fd));
+    events_push(&executor, &change);
+    CU_ASSERT_TRUE(is_readable(fd));
+    CU_ASSERT_EQUAL(dispatch(), 1);
+    CU_ASSERT_FALSE(is_readable(fd));
+    end();
+    close(other);
+}
+
 struct free_fds {
     int first, second;
 };
@@ -341,6 +358,7 @@ int main(void)
         {"order and merging", test_order_and_merging},
         {"pushed inside a callback", test_pushed_inside},
         {"polled edge-triggered", test_edges},
+        {"the other descriptor while the client closes", test_other_while_closing},
         {"no descriptor", test_no_descriptor},
         {"a notice is used again", test_copy},
         {"the callback of an acquire", test_acquired},
