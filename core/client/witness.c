@@ -52,10 +52,10 @@ static const char *obstacle(const struct client *client, struct witness_link *li
         return "the kernel has no pidfds (Linux 5.3)";
     if (!config_for_others(client->config, link->text, sizeof(link->text))) {
         link->text[0] = '\0';
-        if (link->given && !config_is_pipe(client->config)) /* it knows the configuration */
+        if (link->given && !config_has_pipe(client->config)) /* it knows the configuration */
             return NULL;
-        return "another process cannot open this configuration: a URL with a password, a pipe, or "
-               "a file that is gone; use a config file";
+        return "another process cannot open this configuration: a URL with a password, a pipe "
+               "(also one for a secret), or a file that is gone; use a config file";
     }
     link->text_len = strlen(link->text);
     return NULL;
@@ -100,7 +100,7 @@ mortise_status witness_begin(struct client *client, const struct open_how *how,
         link->unused = "it was given";
         off = strcmp(text, "off") == 0;
         link->given = true;
-        required = config_is_pipe(client->config) && strcmp(text, "required") == 0;
+        required = config_has_pipe(client->config) && strcmp(text, "required") == 0;
         link->socket = own_fd_of(how->socket);
         if (off)
             own_fd_close(&link->socket);

@@ -17,11 +17,13 @@ void config_free(struct config *config);
 
 /* A path, "sqlite:/path" (a URL less its user, password and secret query keys), or "built-in defaults". */
 const char *config_source(const struct config *config);
-/* Writes how another process of this user names the same config: an absolute path, a URL, or "" (the defaults). False: it
- * has secrets that only this process was given, or the file is a pipe or gone, or it does not fit. */
+/* Once the values of all sections were asked for. Writes how another process of this user names the same config: an absolute
+ * path, a URL, or "" (the defaults). False: it has secrets that only this process was given, or config_has_pipe(), or the file is
+ * gone, or it does not fit. */
 bool config_for_others(const struct config *config, char *text, size_t size);
-/* A pipe: it is read once. A later reader would wait in it, or take what is meant for another. */
-bool config_is_pipe(const struct config *config);
+/* It, or a secret that it names (KEY_file), came out of a pipe, which is read once. A later reader would wait in it, or take
+ * what is meant for another. */
+bool config_has_pipe(const struct config *config);
 /* A number that differs if another process reads something else under that name. */
 uint64_t config_print(const struct config *config);
 /* The section of the driver at the top of the stack, before any schema is known: the [mortise] key

@@ -42,6 +42,7 @@ struct config {
     char *file_module_path, *environment_module_path;
     uid_t file_owner; /* FROM_FILE */
     mode_t file_mode;
+    bool secret_was_piped;    /* a KEY_file that was read is a pipe */
     struct section *sections; /* FROM_FILE: hash tables, in the order of the file */
     struct row *rows;
     struct url url; /* FROM_URL */

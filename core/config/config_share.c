@@ -11,15 +11,15 @@
 /* The key that says where the default driver keeps its data; in a URL, the path says it, too. */
 #define PLACE_KEY "path"
 
-bool config_is_pipe(const struct config *config)
+bool config_has_pipe(const struct config *config)
 {
-    return S_ISFIFO(config->file_mode);
+    return S_ISFIFO(config->file_mode) || config->secret_was_piped;
 }
 
 static bool name_file(const struct config *config, char *text, size_t size)
 {
     char path[PATH_MAX];
-    if (config_is_pipe(config) || realpath(config->source, path) == NULL)
+    if (realpath(config->source, path) == NULL)
         return false;
     int length = snprintf(text, size, "%s%s%s", path, config->section_named ? "#" : "",
                           config->section_named ? config->driver : "");
@@ -38,6 +38,8 @@ static bool name_url(const struct config *config, char *text, size_t size)
 
 bool config_for_others(const struct config *config, char *text, size_t size)
 {
+    if (config_has_pipe(config))
+        return false;
     if (config->origin == FROM_FILE)
         return name_file(config, text, size);
     if (config->origin == FROM_URL)

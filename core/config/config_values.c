@@ -100,8 +100,8 @@ char *config_expand(const char *text, char *reason, size_t size)
 
 /* ---- KEY_file -------------------------------------------------------------------------------- */
 
-/* The first line of a file for a secret; NULL with the reason, empty if out of memory. */
-static char *read_secret(const char *path, char *reason, size_t size)
+/* The first line of a file for a secret; NULL with the reason, empty if out of memory. *piped is set if it is a pipe. */
+static char *read_secret(const char *path, bool *piped, char *reason, size_t size)
 {
     struct file file;
     bool missing;
@@ -114,6 +114,7 @@ static char *read_secret(const char *path, char *reason, size_t size)
     }
     if (!file_read(path, &file, reason, size, &missing))
         return NULL;
+    *piped |= S_ISFIFO(file.mode);
     size_t length = strcspn(file.text, "\r\n");
     /* who may read it is its owner's affair: orchestrators mount secrets readable for all in a container */
     if (S_ISREG(file.mode) && (file.mode & S_IWOTH) != 0)
@@ -163,7 +164,7 @@ static char *resolve(const struct filling *f, const struct given *given, mortise
         *status = config_no_memory(f->error);
     if (text == NULL || !given->file)
         return text;
-    char *secret = read_secret(text, reason, sizeof(reason));
+    char *secret = read_secret(text, &f->config->secret_was_piped, reason, sizeof(reason));
     if (secret == NULL && reason[0] == '\0')
         *status = config_no_memory(f->error);
     else if (secret == NULL)

@@ -143,8 +143,8 @@ typedef struct mortise_witness_message {
 /* ---- Functions ---------------------------------------------------------------------------------- */
 
 /* As mortise_open(), but the witness of this client is at the other end of `socket`, a connected SEQPACKET socket,
- * whatever the config says, but for `witness = off`, and unless it came out of a pipe, which nobody can read again. The client owns
- * the socket from now on, also if the call fails. */
+ * whatever the config says, but for `witness = off`, and unless it, or a secret that it names, came out of a pipe, which nobody can
+ * read again. The client owns the socket from now on, also if the call fails. */
 MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket, mortise_client **client,
                                                   mortise_error *error);
 /* Opens the configuration of a process that may die, for mortise_release_dead(): as mortise_open(), but the client has no

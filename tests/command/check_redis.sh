@@ -73,4 +73,19 @@ what "a password"
 serve redis-server --save '' --requirepass secret
 checks "missing" 69 "wrong.*NOAUTH.*password_file" "redis://127.0.0.1:$PORT"
 
+what "kill -9 of a run whose password came out of a pipe, which is not for the keeper to open again"
+mkfifo "$DIR/password"
+printf '%s\n' '[mortise]' 'driver = redis' '[redis]' "servers = 127.0.0.1:$PORT" "password_file = $DIR/password" >"$DIR/piped.conf"
+echo secret >"$DIR/password" &
+"$BIN" -C "$DIR/piped.conf" run --ttl 10m x -- sh -c "echo \$\$ >$DIR/command; exec sleep 1000" &
+wrapper=$!
+yes "it runs" until_true filled "$DIR/command"
+keeper=$(keeper_of $wrapper)
+kill -KILL $wrapper
+yes "the command is gone" until_true gone "$(cat "$DIR/command")"
+yes "the keeper ends" until_true gone "$keeper"
+kill -KILL "$keeper" 2>/dev/null
+wait $wrapper 2>/dev/null
+yes "the lock is left to its ttl" [ "$(redis-cli -p "$PORT" -a secret --no-auth-warning DBSIZE)" -gt 0 ]
+
 end

@@ -2,6 +2,8 @@
  * message contains a secret. */
 #include "config_test.h"
 
+#include <sys/wait.h>
+
 #define FILE_NAME "mortise.conf"
 
 enum { HOST, PORT, PASSWORD, USER, DB, TLS, MODE, IDLE, SCHEME, PATH, COUNT };
@@ -280,6 +282,41 @@ static void test_secret_file(void)
             "mortise.conf:7: [redis] password_file: \"/dev/null\" has an empty first line");
 }
 
+/* Whether others may open the config after its values were read here, while somebody writes to the secret's pipe. */
+static void expect_shared(const char *where, bool shared)
+{
+    char text[256];
+    fflush(NULL);
+    pid_t writer = fork();
+    if (writer == 0) {
+        FILE *file = shared ? NULL : fopen("pipe", "we");
+        bool written = file == NULL || (fputs("hunter\n", file) >= 0 && fclose(file) == 0);
+        _exit(written ? 0 : 1);
+    }
+    struct config *config = load_good(where);
+    mortise_value *values = good_values(config, "redis", schema, COUNT);
+    CU_ASSERT_EQUAL(waitpid(writer, NULL, 0), writer);
+    CU_ASSERT_STRING_EQUAL(values[PASSWORD].text, "hunter");
+    CU_ASSERT_EQUAL(config_has_pipe(config), !shared);
+    CU_ASSERT_EQUAL(config_for_others(config, text, sizeof(text)), shared);
+    config_values_free(values, COUNT);
+    config_free(config);
+}
+
+/* What comes out of a pipe is no other process's. */
+static void test_secret_in_pipe(void)
+{
+    char url[256];
+    put("secret", "hunter\n");
+    CU_ASSERT_EQUAL(mkfifo("pipe", 0600), 0);
+    put(FILE_NAME, "[redis]\nservers = a\npassword_file = ${HOME}/secret\n");
+    expect_shared(FILE_NAME, true);
+    put(FILE_NAME, "[redis]\nservers = a\npassword_file = ${HOME}/pipe\n");
+    expect_shared(FILE_NAME, false);
+    snprintf(url, sizeof(url), "redis://h?password_file=%s/pipe", test_folder);
+    expect_shared(url, false);
+}
+
 /* ---- From a URL ------------------------------------------------------------------------------ */
 
 static void test_url(void)
@@ -448,6 +485,7 @@ int main(void)
                            {"the core's defaults", test_core_defaults},
                            {"from the environment", test_environment},
                            {"from a secret's file", test_secret_file},
+                           {"from a secret's pipe", test_secret_in_pipe},
                            {"from a URL", test_url},
                            {"the path of a URL", test_url_path},
                            {"bad URLs", test_bad_url},
