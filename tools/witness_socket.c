@@ -76,6 +76,18 @@ static bool is_no_socket(const char *path)
     return lstat(path, &about) == 0 && !S_ISSOCK(about.st_mode);
 }
 
+/* The errno of a witness's connection to it; 0: somebody listens there. */
+static int knock(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool connected =
+        fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+    const int error = connected ? 0 : errno;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 static int make_socket(const char *path, int *code)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -89,19 +101,17 @@ static int make_socket(const char *path, int *code)
         return -1;
     if (is_no_socket(path))
         return fail(code, EXIT_BAD_USAGE, path, "a file that is no socket is there");
+    /* before the lock file is made, which would stay beside it */
+    if (knock(&address) == EPROTOTYPE)
+        return fail(code, EXIT_BAD_USAGE, path, "the socket of another program is there");
     if (!be_alone(path, code))
         return -1;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* Without a lock file, systemd may listen there for a witness that it has yet to start. */
-    if (fd >= 0 &&
-        (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN)) {
-        close(fd);
+    /* Without a lock file, systemd may listen there for a witness that it has yet to start; or another program, since the first
+     * look. */
+    const int answer = knock(&address);
+    if (answer == 0 || answer == EAGAIN || answer == EPROTOTYPE)
         return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
-    }
-    if (fd >= 0 && errno == EPROTOTYPE) {
-        close(fd);
-        return fail(code, EXIT_BAD_USAGE, path, "the socket of another program is there");
-    }
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     unlink(path); /* of a witness that was killed */
     /* Only for the socket: the drivers make folders, which need the right to search them. */
     const mode_t before = umask(0177);

@@ -164,6 +164,7 @@ signal.pause()' "$DIR/private/stream" &
     same "the socket of another program" 64 $?
     has_line "said" "$DIR/err" '^mortise: witness: .*stream": the socket of another program is there'
     yes "it is still there" [ -S "$DIR/private/stream" ]
+    same "nothing was added beside it" "file link stream" "$(cd "$DIR/private" && echo *)"
     kill $!
 else
     echo "not checked here, the socket of another program: there is no python3"
