@@ -135,7 +135,7 @@ int peers_serve(int listener, int signals);
 
 /* The listening socket: from systemd, or made at path. -1: *code is set, and the reason was printed. */
 int witness_listen(const char *path, int *code);
-/* Removes what witness_listen() made. */
+/* Removes what witness_listen() made, if it is still there. The socket is still open: nothing else has its inode. */
 void witness_unlisten(void);
 
 /* ---- witness_log.c ---------------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@
 enum { BACKLOG = 4096, FROM_SYSTEMD = 3 };
 
 static struct sockaddr_un made; /* what was made; sun_path "": nothing */
+static struct stat made_as;
 
 static int fail(int *code, int exit_code, const char *path, const char *why)
 {
@@ -112,13 +113,18 @@ static int make_socket(const char *path, int *code)
     if (answer == 0 || answer == EAGAIN || answer == EPROTOTYPE)
         return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return fail(code, EXIT_SYSTEM, path, strerror(errno));
     unlink(path); /* of a witness that was killed */
     /* Only for the socket: the drivers make folders, which need the right to search them. */
     const mode_t before = umask(0177);
-    const bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    const bool bound = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
     umask(before);
-    if (!bound || listen(fd, BACKLOG) != 0)
-        return fail(code, EXIT_SYSTEM, path, strerror(errno));
+    if (!bound || listen(fd, BACKLOG) != 0 || lstat(path, &made_as) != 0) {
+        fail(code, EXIT_SYSTEM, path, strerror(errno));
+        close(fd);
+        return -1;
+    }
     made = address;
     return fd;
 }
@@ -164,6 +170,8 @@ int witness_listen(const char *path, int *code)
 
 void witness_unlisten(void)
 {
-    if (made.sun_path[0] != '\0')
+    struct stat about;
+    if (made.sun_path[0] != '\0' && lstat(made.sun_path, &about) == 0 &&
+        about.st_dev == made_as.st_dev && about.st_ino == made_as.st_ino)
         unlink(made.sun_path);
 }

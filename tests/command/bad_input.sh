@@ -170,6 +170,25 @@ else
     echo "not checked here, the socket of another program: there is no python3"
 fi
 
+what "a witness that ends removes its socket, and nothing that is there since"
+for since in '' mine; do
+    : >"$DIR/err"
+    "$BIN" witness --socket "$DIR/private/witness" 2>"$DIR/err" &
+    witness=$!
+    yes "it listens" until_true holds "$DIR/err" 'listens on'
+    if [ -n "$since" ]; then
+        printf %s "$since" >"$DIR/private/other"
+        mv "$DIR/private/other" "$DIR/private/witness"
+    fi
+    kill $witness
+    same_code "the code" 0 $witness
+    if [ -n "$since" ]; then
+        same "what came since is still there" "$since" "$(cat "$DIR/private/witness")"
+    else
+        no "the socket is removed" [ -e "$DIR/private/witness" ]
+    fi
+done
+
 what "output that cannot be written"
 if [ -w /dev/full ]; then
     for command in 'check' 'status x' 'drivers' '--help' 'run --help' '--version'; do
