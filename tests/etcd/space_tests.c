@@ -70,19 +70,6 @@ struct key_place {
     char lease[32]; /* to which it was attached before */
 };
 
-/* The lease to which the key is attached. */
-static bool lease_of_key(const char *key, char *lease, size_t size)
-{
-    char said[4096];
-    if (!ctl_at(1, (const char *const[]){"get", key, "--write-out=json", NULL}, said, sizeof said))
-        return false;
-    const char *number = strstr(said, "\"lease\":");
-    if (number == NULL)
-        return false;
-    number += strlen("\"lease\":");
-    return snprintf(lease, size, "%.*s", (int)strspn(number, "0123456789"), number) < (int)size;
-}
-
 static bool has_moved(void *argument)
 {
     const struct key_place *place = argument;

@@ -334,8 +334,19 @@ bool key_of_name(const char *name, const char *except, char *key, size_t size)
     return false;
 }
 
-/* "found N leases", and then one a line. */
-bool leases_of_servers(char *leases, size_t size)
+bool lease_of_key(const char *key, char *lease, size_t size)
+{
+    char said[4096];
+    if (!ctl_at(1, (const char *const[]){"get", key, "--write-out=json", NULL}, said, sizeof said))
+        return false;
+    const char *member = "\"lease\":", *number = strstr(said, member);
+    if (number == NULL)
+        return false;
+    return snprintf(lease, size, "%llx", strtoull(number + strlen(member), NULL, 10)) < (int)size;
+}
+
+/* The leases that the servers have, hexadecimal, one a line; before them "found N leases" is said. */
+static bool leases_of_servers(char *leases, size_t size)
 {
     char said[4096];
     if (!ctl_at(1, (const char *const[]){"lease", "list", NULL}, said, sizeof said))

@@ -64,8 +64,8 @@ void let_pass(int64_t ms);
 bool keys_below(const char *prefix, char *keys, size_t size);
 /* A key of the name, but not that one. */
 bool key_of_name(const char *name, const char *except, char *key, size_t size);
-/* The leases that the servers have: hexadecimal, one a line. */
-bool leases_of_servers(char *leases, size_t size);
+/* The lease to which the key is attached: hexadecimal. */
+bool lease_of_key(const char *key, char *lease, size_t size);
 bool revoke_all_leases(void);
 
 extern const CU_TestInfo call_tests[], cover_tests[], lease_tests[], permit_tests[], cut_tests[],
