@@ -68,8 +68,9 @@ if can_freeze; then
     break_it "${N}a"
 
     what "a signal that the command took long before its end does not shorten the release"
-    "$BIN" run --ttl 10m "${N}a" -- sh -c "exec 3<>$DIR/go; trap 'echo >$DIR/up' HUP; echo \$\$ >$DIR/up
-        until read -r _ <&3; do :; done" 2>"$DIR/err" &
+    # With a time limit: a shell that gets a signal just before it reads runs its trap when it has read.
+    "$BIN" run --ttl 10m "${N}a" -- bash -c "exec 3<>$DIR/go; trap 'echo >$DIR/up' HUP; echo \$\$ >$DIR/up
+        until read -r -t 0.1 _ <&3; do :; done" 2>"$DIR/err" &
     wrapper=$!
     started
     kill -HUP $wrapper
