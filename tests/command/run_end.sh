@@ -102,6 +102,13 @@ sleep_until() { # INSTANT in ms
     [ $left -le 0 ] || sleep "$((left / 1000)).$(printf %03d $((left % 1000)))"
 }
 
+held_until() { # NAME: the instant in ms at which its lock ends; now, if it is free
+    local now left
+    now=$(ms)
+    left=$(json "$1" remaining_ms)
+    echo $((now + ${left:-0}))
+}
+
 # ttl 8 s and a grace of 3 s: TERM is due 3.4 s before the deadline, KILL 0.4 s before it.
 stopped_late() {
     local code latest
@@ -111,7 +118,7 @@ stopped_late() {
     started
     kill -TSTP $wrapper
     until_true stopped $wrapper || wrong "it does not stop"
-    latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+    latest=$(held_until "${N}b")
     sleep_until $((latest - 2400))
     kill -CONT $wrapper
     until_true renewed_past "$latest" || return 1
@@ -123,7 +130,7 @@ stopped_late() {
 }
 
 renewed_past() { # INSTANT
-    gone $wrapper || [ $(($(ms) + $(json "${N}b" remaining_ms))) -gt $(($1 + 1000)) ]
+    gone $wrapper || [ "$(held_until "${N}b")" -gt $(($1 + 1000)) ]
 }
 
 what "stopped until TERM is due, then continued: the renewal comes first, and the command goes on"
@@ -136,7 +143,7 @@ if can_freeze; then
         "$BIN" run --ttl 8s --grace 3s --on-loss warn "${N}b" -- sh -c "$waits" 2>"$DIR/err" &
         wrapper=$!
         started
-        latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+        latest=$(held_until "${N}b")
         freeze
         sleep_until $((latest - 2000))
         thaw
@@ -156,7 +163,7 @@ if can_freeze; then
         "$BIN" run --ttl 8s --grace 3s "${N}b" -- sh -c "$3" 2>"$DIR/err" &
         wrapper=$!
         started
-        latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+        latest=$(held_until "${N}b")
         freeze
         until_true holds "$DIR/err" 'could not be renewed in time; the command is being ended' ||
             wrong "it is not late: $(cat "$DIR/err")"
