@@ -85,7 +85,8 @@ static void pass_on(struct state *state, int number)
 {
     bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
 
-    if (state->command_dead && ends)
+    /* SIGCONT too: a stopped process acts on the others only then. */
+    if (state->command_dead && (ends || number == SIGCONT))
         signal_everyone(state, number);
     else
         signal_group(state, number);
@@ -226,14 +227,11 @@ static void all_gone(struct state *state)
 
 static void command_died(struct state *state)
 {
-    int status = 0;
     siginfo_t info = {0};
 
     waitid(P_PID, (id_t)state->command, &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_code == CLD_EXITED)
-        status = (info.si_status & 0xff) << 8;
-    else
-        status = info.si_status & 0x7f;
+    const bool exited = info.si_code == CLD_EXITED;
+    const int status = exited ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
     state->command_dead = true;
     atomic_store(&state->page->wait_status, status);
     atomic_store(&state->page->ended_ns, boottime_ns());
@@ -279,19 +277,22 @@ static void reap_rest(struct state *state)
         all_gone(state);
 }
 
+/* When the command is dead, what it has left in its group is reported in its place. */
 static void look_for_stop(struct state *state)
 {
+    const idtype_t which = state->command_dead ? P_PGID : P_PID;
+    const int events = WSTOPPED | WCONTINUED | WNOHANG;
     siginfo_t info = {0};
 
-    if (waitid(P_PID, (id_t)state->command, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
-        info.si_pid == 0)
-        return;
-    state->command_stopped = info.si_code != CLD_CONTINUED;
-    if (state->command_stopped) {
-        tell(state, MESSAGE_STOPPED, info.si_status);
-    } else if (state->phase == ENDING && state->late && !state->late_told) {
-        state->late_told = true; /* somebody else continued it, and it has no lock to go on with */
-        tell_to_end(state);
+    while (waitid(which, (id_t)state->command, &info, events) == 0 && info.si_pid != 0) {
+        const bool stopped = info.si_code != CLD_CONTINUED;
+        state->command_stopped = stopped && !state->command_dead;
+        if (stopped) {
+            tell(state, MESSAGE_STOPPED, info.si_status);
+        } else if (state->phase == ENDING && state->late && !state->late_told) {
+            state->late_told = true; /* it was continued, and has no lock to go on with */
+            tell_to_end(state);
+        }
     }
 }
 
@@ -303,10 +304,9 @@ static void on_children(struct state *state)
         continue;
     if (state->phase == IDLE || state->phase == OVER)
         return;
-    if (!state->command_dead) {
-        look_for_stop(state);
+    if (!state->command_dead)
         reap_until_command(state);
-    }
+    look_for_stop(state);
     if (state->command_dead)
         reap_rest(state);
     if (state->phase == KILLING) {
@@ -373,9 +373,7 @@ static void on_running_time(struct state *state, int64_t now_ns)
     const int64_t ask_ns = atomic_load(&state->page->ask_ns);
     const int64_t act_ns = atomic_load(&state->page->act_ns);
 
-    if (state->lost)
-        return;
-    if (now_ns < ask_ns)
+    if (state->lost || now_ns < ask_ns)
         return;
     if (state->asked_for_ns != ask_ns || (!state->look_sent && now_ns < act_ns)) {
         /* Asked late (the machine was suspended): the wrapper gets a moment to answer all the same. */

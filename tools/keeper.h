@@ -32,7 +32,7 @@ enum message_kind {
     MESSAGE_LOST,      /* the lock is lost: end the command (or only close the lease's pipe) */
     /* from the keeper */
     MESSAGE_LOOK,    /* the time to act is near: move the page on if the lease was renewed */
-    MESSAGE_STOPPED, /* value: the command was stopped by this signal */
+    MESSAGE_STOPPED, /* value: this signal stopped the command, or what it left in its group */
     MESSAGE_ENDED,   /* value: wait status of the command; its other processes may go on */
     MESSAGE_LATE,    /* no renewal came in time. value: 1: the command was sent TERM; 0: it is
                     * stopped, and will be killed unless a renewal comes first */

@@ -39,7 +39,8 @@
  * its job stopped. If TSTP is sent to the wrapper, it passes TSTP on, and stops once the command has. When the wrapper is
  * continued, it checks the lease first: if the lease is lost, the command is not continued; if its renewal is overdue, the
  * command is continued after the renewal. While all are stopped nothing renews, and the keeper kills the command before
- * the deadline.
+ * the deadline. If the command has ended, what it left in its group takes its place. There what is stopped would hold the lock
+ * for ever, and a signal that is to end it stay pending: such a signal is followed by CONT.
  *
  * The wrapper blocks signals from the first instant and reads them from a signalfd, in one poll loop with the library's
  * descriptor and the keeper's socket. While the command runs there is no handler. Besides the library's threads there is one for

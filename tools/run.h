@@ -78,6 +78,7 @@ struct run {
     int64_t lost_ns;    /* when the loss was seen */
     bool rest_told;     /* the user was told that other processes than the command go on */
     int64_t stop_ns;    /* when TSTP last came to the wrapper alone, not to the terminal's group; 0: it did not */
+    bool stop_stands;   /* the last of TSTP and CONT that came was TSTP, and it was passed on */
     bool had_terminal;  /* the command had the terminal when it died */
     int passed_on;      /* the last of INT and QUIT that the wrapper passed on */
     bool passed_on_typed; /* that was typed (for a run around this one, perhaps), and came to the wrapper's whole group */

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MS_NS INT64_C(1000000)
@@ -148,6 +149,7 @@ static void pass_on(struct run *run, int number)
 static void pass_stop_on(struct run *run)
 {
     run->stop_again = false;
+    run->stop_stands = true;
     run->stop_ns = boottime_ns();
     pass_on(run, SIGTSTP);
 }
@@ -162,6 +164,7 @@ static void resume_if_renewed(struct run *run)
     if (!run->ended && (run->terminal_wanted || terminal_is_for_command(run)))
         terminal_give(run);
     run->terminal_wanted = false;
+    run->stop_stands = false;
     pass_on(run, SIGCONT);
     if (run->stop_again)
         pass_stop_on(run);
@@ -189,6 +192,15 @@ static void resume(struct run *run)
         resume_unless_lost(run);
 }
 
+/* The command has ended, and a signal asked what it left to end, too: a process that is stopped acts on it only once it is
+ * continued. If the wrapper itself was stopped, its own SIGCONT comes, or is being looked into: that does the same. */
+static void continue_rest(struct run *run)
+{
+    run->stop_again = run->stop_stands = false;
+    if (run->ours_fd < 0 && !run->resume_wanted && !signals_was_continued())
+        resume_unless_lost(run);
+}
+
 enum { STOP_COUNTS_MS = 5000 };
 
 /* Whether the command was stopped by the TSTP that the wrapper passed on. A command may ignore that one, and be stopped by
@@ -198,12 +210,17 @@ static bool was_told_to_stop(const struct run *run)
     return run->stop_ns != 0 && boottime_ns() <= run->stop_ns + STOP_COUNTS_MS * MS_NS;
 }
 
-/* The command was stopped. The wrapper stops too, so that the shell sees its job stopped. */
+/* The command was stopped, or what it left, when told to. The wrapper stops too, so that the shell sees its job stopped. */
 static void on_stopped(struct run *run, int number)
 {
-    const bool typed = terminal_is_commands(run), alone = was_told_to_stop(run);
-    const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    /* What the command left does not get the terminal, so ^Z reaches it by way of the wrapper. */
+    const bool typed = run->ended ? terminal_is_ours(run) : terminal_is_commands(run);
+    const bool wants_terminal = !run->ended && (number == SIGTTIN || number == SIGTTOU);
+    const bool alone = was_told_to_stop(run);
 
+    /* Each process that is left is reported, and may have been continued since. */
+    if (run->ended && (!alone || !run->stop_stands || signals_was_continued()))
+        return;
     run->stop_ns = 0;
     /* Of a job in a pipeline, or after `fg` of a running one: it needs the terminal only now. */
     if (wants_terminal && terminal_is_ours(run)) {
@@ -241,7 +258,7 @@ static void on_signal(struct run *run, int number, bool typed)
         return;
     }
     if (number == SIGCONT) {
-        run->stop_again = false;
+        run->stop_again = run->stop_stands = false;
         resume(run);
         return;
     }
@@ -265,6 +282,8 @@ static void on_signal(struct run *run, int number, bool typed)
         run->passed_on_typed = terminal_typed(run, number, typed);
     }
     pass_on(run, number);
+    if (run->ended && signals_is_ending(number))
+        continue_rest(run);
 }
 
 static void on_answer(struct run *run)
@@ -331,6 +350,8 @@ static void on_message(struct run *run, const struct message *message)
         break;
     case MESSAGE_ENDED:
         on_ended(run);
+        if (run->ending_signal != 0 || signals_is_ending(WTERMSIG(run->wait_status)))
+            continue_rest(run); /* those that were stopped before have the signal as well */
         break;
     case MESSAGE_LATE:
         on_late(run, message->value != 0);

@@ -23,6 +23,17 @@ family() { # OPTIONS… -- WHAT: starts it in the background, WRAPPER; FAMILY ar
     KEEPER=$(keeper_of $WRAPPER)
 }
 
+ends() { # PID: as same_code, but it must not hang
+    until_true gone "$1" || kill -KILL "$1"
+}
+
+runs() { # PID
+    alive "$1" && ! stopped "$1"
+}
+
+# bash ends its loops when one of its own jobs is stopped; a job of this shell is not one of the subshell.
+seen() ( until_true "$@" )
+
 what "released only when the whole family is gone"
 family 'exit 5'
 yes "the command ends" until_true gone "$(cat "$DIR/command")"
@@ -69,6 +80,105 @@ kill -TERM $wrapper
 yes "it is gone" until_true gone "$(cat "$DIR/below")"
 kill -KILL "$(cat "$DIR/below")" 2>/dev/null
 same_code "the command's code" 0 $wrapper
+
+stop() { # FILE… with pids
+    local file
+    for file in "$@"; do
+        kill -STOP "$(cat "$DIR/$file")"
+        until_true stopped "$(cat "$DIR/$file")" || wrong "the $file does not stop"
+    done
+}
+
+what "TERM after the command has ended ends what is stopped, too"
+family 'exit 0'
+until_true gone "$(cat "$DIR/command")"
+stop child grandchild daemon
+no "the wrapper runs on: they were stopped by their pids" stopped $WRAPPER
+kill -TERM $WRAPPER
+ends $WRAPPER
+same_code "the command's code" 0 $WRAPPER
+yes "all are gone" until_true all_gone $FAMILY
+
+what "TERM that ends the command ends what was stopped before"
+family 'exec sleep 1000'
+stop child grandchild
+kill "$(cat "$DIR/daemon")" # nobody but the group gets a signal while the command lives
+until_true gone "$(cat "$DIR/daemon")"
+kill -TERM $WRAPPER
+ends $WRAPPER
+same_code "the command's code" 143 $WRAPPER
+yes "all are gone" until_true all_gone $FAMILY
+
+what "TSTP after the command has ended stops what is left of its group, and the wrapper"
+family "sleep 1000 & echo \$! >$DIR/second; exit 3"
+until_true gone "$(cat "$DIR/command")"
+second=$(cat "$DIR/second")
+child=$(cat "$DIR/child")
+daemon=$(cat "$DIR/daemon")
+stop_and_go() { # WHICH
+    kill -TSTP $WRAPPER
+    yes "the $1 time: the group is stopped" seen stopped "$child"
+    yes "all of it" seen stopped "$second"
+    yes "the wrapper too" seen stopped $WRAPPER
+    no "but not a daemon" stopped "$daemon"
+    kill -CONT $WRAPPER
+    yes "continued, the group goes on" seen runs "$child"
+    yes "all of it" seen runs "$second"
+    yes "and the wrapper" seen runs $WRAPPER
+}
+stop_and_go first
+stop_and_go second
+kill -TERM $WRAPPER
+ends $WRAPPER
+same_code "the command's code" 3 $WRAPPER
+yes "all are gone" until_true all_gone $FAMILY "$second"
+
+what "TSTP and TERM one after the other: the wrapper does not stop while what is left goes on"
+# It starts no process: one that is stopped while it is being forked may miss the SIGCONT.
+mkfifo "$DIR/never"
+cat >"$DIR/outlives" <<END
+trap 'echo TERM >>$DIR/terms' TERM
+exec 9<>$DIR/never
+echo \$\$ >$DIR/rest.o
+while :; do read -rt 0.01 -u 9; done
+END
+"$BIN" run "${N}f" -- sh -c "bash $DIR/outlives & while [ ! -s $DIR/rest.o ]; do sleep 0.01; done" 2>"$DIR/err" &
+WRAPPER=$!
+until_true holds "$DIR/err" 'is still held: the command has ended' || wrong "not said: $(cat "$DIR/err")"
+rest=$(cat "$DIR/rest.o")
+both_go_on() { # whichever signal is seen first, both may be stopped, or about to be
+    ! { stopped $WRAPPER && stopped "$rest"; } || kill -CONT $WRAPPER
+    runs $WRAPPER && runs "$rest" && lines_in "$DIR/terms" $round
+}
+# The report of the stop is to come after the wrapper has read TERM: it depends on the moment between the two.
+forty_rounds() (
+    for round in $(seq 40); do
+        kill -TSTP $WRAPPER
+        for ((spin = 0; spin < round; spin++)); do :; done
+        kill -TERM $WRAPPER
+        until_true both_go_on || exit 1
+    done
+)
+yes "both go on, each time" forty_rounds
+kill -KILL "$rest"
+continued_to_its_end() { kill -CONT $WRAPPER 2>/dev/null; gone $WRAPPER; } # the last TSTP may still be on its way
+seen continued_to_its_end
+ends $WRAPPER
+same_code "the command's code" 0 $WRAPPER
+
+what "TSTP when only a daemon is left: the wrapper runs on, and renews"
+family --ttl 6s 'exit 4'
+until_true gone "$(cat "$DIR/command")"
+kill "$(cat "$DIR/grandchild")"
+until_true gone "$(cat "$DIR/child")"
+kill -TSTP $WRAPPER
+held_until() { echo $(($(ms) + $(json "${N}f" remaining_ms))); }
+before=$(held_until)
+renewed() { [ "$(held_until)" -gt $((before + 500)) ]; }
+yes "it renews" until_true renewed
+kill "$(cat "$DIR/daemon")"
+ends $WRAPPER
+same_code "it ends with the command's code" 4 $WRAPPER
 
 what "kill -9 of the wrapper: the keeper ends all at once"
 family 'while :; do sleep 1; done'

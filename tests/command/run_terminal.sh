@@ -22,6 +22,14 @@ wrapper_of() {
 # The trap: bash takes an INT for handled when the program it waits for ends by itself at that moment.
 beat="trap \"exit 130\" INT; while :; do date +%s%N >$DIR/beat.new; mv $DIR/beat.new $DIR/beat; sleep 0.01; done"
 
+runs_on() { # FILE with a pid
+    ! stopped "$(cat "$DIR/$1")"
+}
+
+shows_alone() { # PATTERN: on the terminal of the session without a shell
+    tm capture-pane -p -t alone | grep -Eq -- "$1"
+}
+
 open_shell 100 30
 
 what "^C"
@@ -156,10 +164,31 @@ sees "continued, it says so" '^mortise: ".*": the lock (could not be renewed in 
 sees "and ends with 76" '^\[76\]'
 same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
 
+what "^Z when the command has ended, and what it started goes on"
+fresh
+line "\$m run --ttl 20s ${N}a -- sh -c 'sleep 1000 & echo \$! >$DIR/left; sleep 1000 & echo \$! >$DIR/left.2; exit 6'"
+sees "it says so" 'is still held: the command has ended'
+type_keys C-z
+sees "the shell sees its job stopped" 'Stopped'
+yes "what is left stands still" until_true stopped "$(cat "$DIR/left")"
+yes "all of it" until_true stopped "$(cat "$DIR/left.2")"
+line "fg"
+yes "fg lets it go on" until_true runs_on left
+yes "all of it" until_true runs_on left.2
+kill -TERM "$(cat "$DIR/left")" "$(cat "$DIR/left.2")"
+sees "the code is the command's" '^\[6\]'
+
+what "the same without a shell that could continue it"
+tm new-session -d -s alone "$BIN" run --ttl 20s "${N}z" -- \
+    sh -c "bash -c 'trap \"touch $DIR/continued; exit\" CONT; touch $DIR/ready; while :; do sleep 0.01; done' & until [ -e $DIR/ready ]; do sleep 0.01; done"
+until_true shows_alone 'is still held: the command has ended' || wrong "it does not say so: $(tm capture-pane -p -t alone)"
+tm send-keys -t alone C-z
+yes "it goes on" until_true [ -e "$DIR/continued" ]
+yes "the lock is free" until_true is_free "${N}z"
+
 what "reading from the terminal"
 # What is typed before the command has the terminal may be taken by the shell's line editor.
 reader="echo \\\$\\\$ >$DIR/reader; echo ask; read x; echo got \\\$x"
-runs_on() { ! stopped "$(cat "$DIR/reader")"; }
 fresh
 line "\$m run ${N}a -- sh -c \"$reader\""
 sees "in the foreground" '^ask'
@@ -174,7 +203,7 @@ until_true stopped "$(wrapper_of "$(cat "$DIR/reader")")" || wrong "the wrapper 
 line ""
 sees "and the shell says so, as of any job" 'Stopped'
 line "fg"
-until_true runs_on
+until_true runs_on reader
 line "again"
 sees "fg, and it reads" '^got again'
 fresh
