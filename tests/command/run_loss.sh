@@ -238,6 +238,36 @@ if can_freeze; then
     yes "the rest lives" alive "$rest"
     kill -KILL "$rest" 2>/dev/null
     same_code "the code" 76 $wrapper
+
+    # one of them in the command's group, the other one in a session of its own
+    cat >"$DIR/left" <<END
+trap 'echo TERM >>$DIR/log.\$1; exit' TERM
+echo \$\$ >$DIR/left.\$1
+while :; do sleep 0.01; done
+END
+    killed_while_stopped() { # STOPPED RUNNING
+        rm -f "$DIR"/left.* "$DIR/killed" "$DIR"/log.*
+        "$BIN" run --ttl 6s --grace 1s "${N}s" -- bash -c "bash $DIR/left member & setsid bash $DIR/left daemon &
+            while [ ! -s $DIR/left.member ] || [ ! -s $DIR/left.daemon ]; do sleep 0.01; done
+            echo \$\$ >$DIR/killed; exec sleep 1000" 2>"$DIR/err" &
+        wrapper=$!
+        until_true filled "$DIR/killed" || wrong "the command did not start: $(cat "$DIR/err")"
+        kill -STOP "$(cat "$DIR/killed")"
+        until_true stopped "$(cat "$DIR/killed")" || wrong "it does not stop"
+        kill -KILL "$(cat "$DIR/killed")"
+        until_true holds "$DIR/err" 'is still held: the command has ended' || wrong "not said: $(cat "$DIR/err")"
+        kill -STOP "$(cat "$DIR/left.$1")"
+        until_true stopped "$(cat "$DIR/left.$1")" || wrong "the $1 does not stop"
+        freeze
+        until_true all_gone "$(cat "$DIR/left.member")" "$(cat "$DIR/left.daemon")" || wrong "not all are gone"
+        same_code "the code" 76 $wrapper
+        thaw
+        same "the $2, which runs, got TERM" TERM "$(cat "$DIR/log.$2")"
+        has_line "said" "$DIR/err" 'the lock could not be renewed in time; the command is being ended'
+    }
+    what "the command was killed while it was stopped: a late renewal ends what it started with TERM first"
+    killed_while_stopped member daemon
+    killed_while_stopped daemon member
 else
     printf 'not checked here: a backend that does not answer (no sqlite3 to freeze it with)\n'
 fi
