@@ -238,7 +238,7 @@ static void open_fd_locked(struct events *events, int other)
     events->other = other;
     if (!wakeup_open(&events->wakeup))
         return;
-    if (!watch_other(events))
+    if (!events->closing && !watch_other(events))
         wakeup_close(&events->wakeup);
     else if (events->queue != NULL)
         wakeup_raise(&events->wakeup);
@@ -327,6 +327,7 @@ void events_closing(struct events *events)
     pthread_mutex_lock(&events->lock);
     if (events->wakeup.epoll >= 0)
         epoll_ctl(events->wakeup.epoll, EPOLL_CTL_DEL, events->other, NULL);
+    events->closing = true;
     events->closed_inside = runs_here_locked(events);
     pthread_cond_broadcast(&events->cond);
     pthread_mutex_unlock(&events->lock);

@@ -65,6 +65,7 @@ struct events {
 
     /* The callback that runs closes its client: its thread runs the callbacks that are left. */
     bool closed_inside;
+    bool closing;  /* events_closing() */
     bool stopping; /* the thread ends when no callback waits */
 };
 

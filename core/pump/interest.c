@@ -105,7 +105,8 @@ void pump_hide_locked(struct pump *pump)
     if (!pump->dispatched || epoll_wait(pump->wakeup.epoll, ready, 1, 0) <= 0)
         return;
     pump->hidden = report(pump, 0);
-    epoll_wait(pump->shown, ready, 2, 0);
+    if (pump->hidden)
+        epoll_wait(pump->shown, ready, 2, 0);
 }
 
 /* The kernel looks whether something is ready, and wakes who polls the set. If it refuses, the owner of the set has just taken

@@ -86,6 +86,6 @@ yes "the command is gone" until_true gone "$(cat "$DIR/command")"
 yes "the keeper ends" until_true gone "$keeper"
 kill -KILL "$keeper" 2>/dev/null
 wait $wrapper 2>/dev/null
-yes "the lock is left to its ttl" [ "$(redis-cli -p "$PORT" -a secret --no-auth-warning DBSIZE)" -gt 0 ]
+yes "the lock is left to its ttl" [ "$(redis-cli -p "$PORT" -a secret --no-auth-warning EXISTS mortise:x)" = 1 ]
 
 end

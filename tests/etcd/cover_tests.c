@@ -172,21 +172,33 @@ static void test_refused_cover(void)
     both_succeed(&releaser, &waiter);
 }
 
+struct keys {
+    const char *name;
+    char old[200], own[200]; /* the release's, and the acquire's */
+};
+
+static bool has_own_key(void *argument)
+{
+    struct keys *keys = argument;
+    return key_of_name(keys->name, keys->old, keys->own, sizeof keys->own);
+}
+
 /* The session of the acquire that has deleted the key is over before that is answered; the acquire begins anew in another one. */
 static void test_over_cover(void)
 {
     mortise_client *client = client_behind_middle("ttl=60s");
     const char *name = fresh_name();
-    char key[200], lease[32];
+    struct keys keys = {.name = name};
+    char lease[32];
     struct releaser releaser;
     struct waiter waiter = {0};
     release_delayed(&releaser, client, name, 30000);
+    CU_ASSERT_FATAL(key_of_name(name, "", keys.old, sizeof keys.old));
     middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1});
     waiter_start(&waiter, client, name);
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
-    /* the acquire's: that of the release is deleted */
-    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
-    CU_ASSERT_FATAL(lease_of_key(key, lease, sizeof lease));
+    CU_ASSERT_FATAL(test_poll(has_own_key, &keys, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(lease_of_key(keys.own, lease, sizeof lease));
     CHECK(CTL("lease", "revoke", lease));
     CHECK(waiter_join(&waiter) == MORTISE_OK);
     middle_clear();
