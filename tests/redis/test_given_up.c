@@ -147,9 +147,56 @@ static void test_connecting(void)
     }
 }
 
+/* ---- the lock is another program's ------------------------------------------------------------------------------------ */
+
+/* Its key becomes one of another type while one waits: that one leaves its place, and its client ends in time. Who held the lock is
+ * told what is wrong. */
+static void leave_other_type(const char *settings, mortise_mode mode, mortise_mode held)
+{
+    static const char replace[] = "redis.call('del', KEYS[1]) "
+                                  "return redis.call('rpush', KEYS[1], 'theirs')";
+    struct pending waiter = PENDING_INIT;
+    mortise_lease *lease = NULL;
+    snprintf(doing, sizeof doing, "another type, mode %d behind %d, %s", (int)mode, (int)held,
+             settings);
+    mortise_client *holder = open_at(&server, NULL, NULL, settings);
+    mortise_client *client = open_at(&server, NULL, NULL, settings);
+    EXPECT(OK, mortise_acquire(holder, "typed",
+                               MORTISE_OPTIONS(.mode = held, .wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .permits = (uint32_t)held),
+                               &lease, &detail));
+    pending_start(
+        &waiter, client, "typed",
+        MORTISE_OPTIONS(.mode = mode, .wait_ms = -1, .ttl_ms = LONG_MS, .permits = (uint32_t)mode));
+    CHECK(wait_queue(&server, "typed", 1));
+    CHECK(ask_number(&server, "EVAL %s 1 mortise:typed", replace) == 1);
+    EXPECT(OK, mortise_cancel(client, waiter.request));
+    EXPECT(CANCELED, pending_join(&waiter));
+    EXPECT(OK, mortise_close(client, &detail));
+    CHECK(queue_length(&server, "typed") == 0);
+    EXPECT(BACKEND, mortise_release(lease, &detail));
+    SAYS("used for something else");
+    CHECK(ask_is(&server, "theirs", "LINDEX mortise:typed 0"));
+    freeReplyObject(ask(&server, "DEL mortise:typed {mortise:typed}:mortise:holders "
+                                 "{mortise:typed}:mortise:shares"));
+    EXPECT(UNREACHABLE, mortise_close(holder, &detail)); /* it cannot know that nothing is left */
+}
+
+static void test_other_type(void)
+{
+    static const char *const settings[] = {"", "mode = hash\n"};
+    for (int i = 0; i < 2; i++) {
+        leave_other_type(settings[i], MORTISE_EXCLUSIVE, MORTISE_EXCLUSIVE);
+        leave_other_type(settings[i], MORTISE_SHARED, MORTISE_EXCLUSIVE);
+        leave_other_type(settings[i], MORTISE_EXCLUSIVE, MORTISE_SHARED);
+        leave_other_type(settings[i], MORTISE_SHARED, MORTISE_SHARED); /* one permit: it waits */
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"no answer, and then no connection", test_unanswered},
     {"given up while connecting anew", test_connecting},
+    {"given up behind a key of another type", test_other_type},
     CU_TEST_INFO_NULL,
 };
 

@@ -3,7 +3,10 @@
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)
-local fields, mine, last = redis.call('hgetall', KEYS[1]), nil, 0
+local fields, mine, last = redis.pcall('hgetall', KEYS[1]), nil, 0
+if fields.err and not string.find(fields.err, 'WRONGTYPE', 1, true) then
+    return fields
+end -- else it is another program's key; but who waited for the lock has a place to leave
 for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
     if field == 'g:' .. ARGV[1] then
@@ -18,8 +21,10 @@ local waiting = redis.call('exists', KEYS[3]) == 1
 -- include hand_on
 -- include queue_hash
 if not mine then
-    if waiting then
-        leave(KEYS[3], ARGV[1])
+    local left = waiting and leave(KEYS[3], ARGV[1])
+    if fields.err then
+        return left and 1 or fields
+    elseif waiting then
         shared(KEYS[1], KEYS[3], true, now).let_in(KEYS[2])
     end
     return #fields > 0 and (last > now_ms or last == 0) and 1 or 0

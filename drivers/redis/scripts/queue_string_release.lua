@@ -1,7 +1,13 @@
 -- Gives a lock back where it is under this grant, and hands it on; a grant that only waits leaves the queue.
 -- KEYS: lock, token, queue. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local call, sub = redis.call, string.sub
-local held = call('get', KEYS[1])
+local held, refused = redis.pcall('get', KEYS[1]), nil
+if type(held) == 'table' then
+    held, refused = false, held
+    if not string.find(refused.err, 'WRONGTYPE', 1, true) then
+        return refused
+    end -- else it is another program's key; but who waited for the lock has a place to leave
+end
 local mine = held and sub(held, 1, 32) == ARGV[1]
 local place, now
 if mine then
@@ -34,15 +40,17 @@ if mine then
         place = type(place) == 'string' and place or nil
     end
 elseif call('exists', KEYS[3]) == 0 then
-    return held and 1 or 0
+    return refused or (held and 1 or 0)
 end
 -- include queue
 -- include shared
 -- include hand_on
 -- include queue_string
 if not mine then
-    leave(KEYS[3], ARGV[1])
-    if held and is_phase(held) then
+    local left = leave(KEYS[3], ARGV[1])
+    if refused then
+        return left and 1 or refused
+    elseif held and is_phase(held) then
         local time = call('time')
         shared(KEYS[1], KEYS[3], false, time[1] .. sub('00000' .. time[2], -6)).let_in(KEYS[2])
     end

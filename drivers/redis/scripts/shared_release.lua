@@ -9,15 +9,15 @@
 -- include hand
 local now, hash, grant = now_text(), ARGV[3] == 'hash', ARGV[1]
 local share = shared(KEYS[1], KEYS[3], hash, now)
-local token, handed = string.match(grant, '^token:(%d+)$'), false
+local token, handed, left = string.match(grant, '^token:(%d+)$'), false, false
 local done, state = pcall(share.open)
--- Another program has made a key beside the lock: nobody shares it any more, but whoever waited for it has a place to leave.
+-- Another program has made the lock's key, or one beside it: nobody shares it any more, but whoever waited for it has a place to leave.
 if not done and not token and is_foreign(state) then
     state = 'broken'
 elseif not done then
     error(state, 0)
 end
-if share.refused then
+if share.refused and (token or not is_foreign(share.refused)) then
     return share.refused
 end
 if token then
@@ -34,7 +34,7 @@ end
 if ARGV[4] == 'queue' and call('exists', KEYS[3]) == 1 then
     local _
     if not token then
-        leave(KEYS[3], grant)
+        left = leave(KEYS[3], grant)
     end
     if share.count then
         _, handed = share.admit(KEYS[2])
@@ -49,5 +49,7 @@ if mine and not handed then
 end
 if mine then
     return 2
+elseif share.refused and not left then
+    return share.refused
 end
 return (state == 'other' or (token and state ~= 'free')) and 1 or 0

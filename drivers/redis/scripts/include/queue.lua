@@ -37,13 +37,16 @@ local function next_place(verb, queue, ...)
     local place = redis.pcall(verb, queue, ...)
     return type(place) == 'string' and place or nil
 end
--- All places of the grant.
+-- All places of the grant. True: there was one.
 local function leave(queue, grant)
+    local left = false
     for _, place in ipairs(call('lrange', queue, 0, -1)) do
         if grant_of(place) == grant then
             call('lrem', queue, 1, place)
+            left = true
         end
     end
+    return left
 end
 -- Has been waited for within two thirds of its ttl: who is told has a third left.
 local function is_fresh(place, now)
