@@ -19,15 +19,23 @@ end
 if #ARGV == 4 then
     return renew(KEYS[1], ARGV[4], ARGV[2], ARGV[3])
 end
+local forbidden
 for i = 1, #KEYS / 2 do
     local known, digit = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
     if not known then
-        digit = type(digit) == 'table' and digit.err or digit
-        if not string.find(digit, 'WRONGTYPE') then -- READONLY, say
-            return redis.error_reply(string.match(digit, '%u%u+ .*') or digit)
+        local words = words_of(digit)
+        words = string.match(words, '%u%u+ .*') or words
+        if is_forbidden(digit) then -- to take out a holder of this lock that has ended, say
+            forbidden = words
+        elseif not is_foreign(digit) then -- READONLY, say
+            return redis.error_reply(words)
         end
-        digit = '3' -- somebody has made a key beside this lock: the others are renewed nevertheless
+        digit = '3' -- or somebody has made a key beside this lock: the others are renewed nevertheless
     end
     out[i] = digit
 end
-return table.concat(out)
+local digits = table.concat(out)
+if forbidden and not string.find(digits, '[^3]') then -- it is the words that help then
+    return redis.error_reply(forbidden)
+end
+return digits

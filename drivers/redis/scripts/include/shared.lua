@@ -45,7 +45,10 @@ local function shared(lock, queue, hash, now)
         call('del', lock, holders, notes)
         s.count = nil
     end
+    -- An error: nothing was done. A user may lack the right to one of the two keys, and a holder that stands in the other one only
+    -- breaks the phase. So the first command changes nothing: it is refused if the last one would be.
     local function drop(grants)
+        call('hdel', notes, '')
         for i = 1, #grants, 1000 do -- as many as the stack of Lua has room for
             local last = math.min(i + 999, #grants)
             call('zrem', holders, unpack(grants, i, last))
@@ -53,9 +56,12 @@ local function shared(lock, queue, hash, now)
         end
         s.count = s.count - #grants
     end
+    local function last_end()
+        return call('zrevrange', holders, '0', '0', 'withscores')[2]
+    end
     -- Marker and holders end with the last of them: then, if that is known.
     local function settle(last)
-        last = last or text(call('zrevrange', holders, '0', '0', 'withscores')[2])
+        last = last or text(last_end())
         if hash then
             call('hset', lock, 'g:' .. s.phase, last)
         end
@@ -111,13 +117,20 @@ local function shared(lock, queue, hash, now)
     function s.has_room(permits)
         return s.count and s.permits == permits and (permits == 0 or s.count < permits)
     end
-    -- What may be refused comes before the lock is touched: in a slot that is on its way the server refuses to make a key.
+    -- What may be refused comes before the lock is touched: in a slot that is on its way the server refuses to make a key. Who joins
+    -- must not be refused half-way either, as this user may not be able to take it out: the marker lasts for it first.
     local function write(grant, ends, note, begins)
         if begins then
             if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
                 call('del', holders, notes)
             end
             call('hset', notes, 'phase', s.phase, 'permits', text(s.permits))
+        else
+            call('zadd', holders, 'xx', '0', '') -- changes nothing: it is refused if the one below would be
+            settle(text(math.max(ends, last_end())))
+            if not s.count then
+                error('TRYAGAIN the last holder has ended meanwhile', 0)
+            end
         end
         call('hset', notes, grant, note)
         call('zadd', holders, text(ends), grant)
@@ -133,7 +146,9 @@ local function shared(lock, queue, hash, now)
             call('set', lock, s.phase .. ' ' .. note, 'px', text(ends - now_ms))
             s.touched = true
         end
-        settle(begins and text(ends))
+        if begins then
+            settle(text(ends))
+        end
     end
     -- note: "<token> <since>\n<note>". Begins a phase in place of what the lock is, or joins it. An error: nothing was done.
     function s.add(grant, ends, note, permits)
@@ -146,10 +161,8 @@ local function shared(lock, queue, hash, now)
         if done then
             return nil
         elseif not begins then
-            s.count = s.count - 1
-            -- each by itself: a user who may not write one of the two must not leave the other half, which breaks the phase
-            redis.pcall('hdel', notes, grant)
-            redis.pcall('zrem', holders, grant)
+            s.count = s.count and s.count - 1
+            pcall(settle) -- as it was
         elseif s.touched then
             finish()
         else
@@ -159,10 +172,10 @@ local function shared(lock, queue, hash, now)
         return type(refused) == 'table' and refused or redis.error_reply(refused)
     end
     function s.remove(grant)
-        drop({grant})
-        if s.count == 0 then
+        if s.count == 1 then
             finish()
         else
+            drop({grant})
             settle()
         end
     end
@@ -170,7 +183,7 @@ local function shared(lock, queue, hash, now)
     function s.renew(grant, ttl)
         local left = s.left(grant)
         if left and left < ttl + 0 then
-            call('pexpireat', holders, text(math.max(now_ms + ttl, call('zrevrange', holders, '0', '0', 'withscores')[2])))
+            call('pexpireat', holders, text(math.max(now_ms + ttl, last_end())))
             call('zadd', holders, text(now_ms + ttl), grant)
             settle()
         end
@@ -207,8 +220,8 @@ local function shared(lock, queue, hash, now)
                 end
                 if tell(place, token) then
                     given = true
-                else
-                    s.remove(grant)
+                elseif not pcall(s.remove, grant) then
+                    break -- it holds until its ttl is over, or its client asks; and so might those behind it
                 end
             end
             place = next_place('lindex', queue, '0')
