@@ -219,6 +219,28 @@ static void test_renews(void)
         renews(&scene_ways[i]);
 }
 
+/* It may not write the marker of a hash any more. What was asked for and refused is not there for the next one, which asks for less. */
+static void test_extends(void)
+{
+    for (size_t i = 2; i < WAYS; i++) {
+        struct scene scene;
+        mortise_lease *lease = NULL;
+        scene_begin(&scene, &scene_ways[i], "extends", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i], NULL);
+        EXPECT(OK, mortise_acquire(
+                       poor, scene.name,
+                       SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS / 4, .no_renew = true),
+                       &lease, &detail));
+        may_not("-hset");
+        EXPECT(BACKEND, mortise_extend(lease, LONG_MS, &detail));
+        CHECK(is_sound(&scene, 1));
+        EXPECT(BACKEND, mortise_extend(lease, LONG_MS / 2, &detail));
+        give(lease);
+        forget_poor(poor);
+        scene_end(&scene);
+    }
+}
+
 /* ---- it lets in somebody who is gone ----------------------------------------------------------------------------------- */
 
 /* The place of a shared waiter whose client has been closed. The caller frees it. */
@@ -288,6 +310,7 @@ static const CU_TestInfo tests[] = {
     {"leaves as the last one", test_leaves_last},
     {"looks where one has ended", test_looks},
     {"renews where one has ended", test_renews},
+    {"extends what it may not write", test_extends},
     {"lets in a waiter that is gone", test_lets_in_nobody},
     CU_TEST_INFO_NULL,
 };

@@ -185,7 +185,11 @@ local function shared(lock, queue, hash, now)
         if left and left < ttl + 0 then
             call('pexpireat', holders, text(math.max(now_ms + ttl, last_end())))
             call('zadd', holders, text(now_ms + ttl), grant)
-            settle()
+            local done, refused = pcall(settle)
+            if not done then -- the marker is as it was: a later renewal must not take it for longer
+                redis.pcall('zadd', holders, 'xx', text(now_ms + left), grant)
+                error(refused, 0)
+            end
         end
         return left
     end
