@@ -186,7 +186,7 @@ local function shared(lock, queue, hash, now)
             call('pexpireat', holders, text(math.max(now_ms + ttl, last_end())))
             call('zadd', holders, text(now_ms + ttl), grant)
             local done, refused = pcall(settle)
-            if not done then -- the marker is as it was: a later renewal must not take it for longer
+            if not done then -- the marker of N is as it was: a later renewal must not take it for longer
                 redis.pcall('zadd', holders, 'xx', text(now_ms + left), grant)
                 error(refused, 0)
             end
