@@ -24,12 +24,13 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
     conformance.migrate-sqlite-sqlite-old
     conformance.migrate-sqlite-sqlite-new conformance.redis-cluster conformance.trace-sqlite faults.postgres_rows
     faults.postgres_stops faults.mysql faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts
-    zookeeper.follower zookeeper.ensemble zookeeper.interop etcd.leases cluster.failover cluster.masters cluster.resharding
+    zookeeper.follower zookeeper.ensemble zookeeper.interop etcd.leases etcd.calls cluster.failover cluster.masters cluster.resharding
     cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
     faults.postgres_ways command.run_end command.run_loss command.run_unanswered command.migrate_refusals interop.rights torture.redis-power
     torture.redlock-clock torture.migrate torture.migrate-old torture.migrate-new torture.mysql torture.zookeeper
-    plugins.migrate plugins.migrate_crowd plugins.migrate_floor python.suite docs.commands docs.tutorial serve.page unit.stuck unit.zookeeper_states install)
-set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers)
+    plugins.migrate plugins.migrate_crowd plugins.migrate_floor plugins.trace_trouble python.suite docs.commands docs.tutorial
+    serve.http serve.page unit.stuck unit.zookeeper_states unit.zookeeper_tokens bench.once install)
+set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers bench)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
 #              [NIGHTLY_SANITIZERS address|thread …] [BUSY] [SERIAL] [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
