@@ -31,6 +31,9 @@ for zookeeper_jar in zookeeper zookeeper-jute slf4j-api slf4j-log4j12 log4j-1.2 
     [ ! -f "$zookeeper_jars/$zookeeper_jar.jar" ] ||
         zookeeper_classes=$zookeeper_classes:$zookeeper_jars/$zookeeper_jar.jar
 done
+zookeeper_classes=${zookeeper_classes#:}
+zookeeper_jvm='-XX:+UseSerialGC -XX:TieredStopAtLevel=1'
+zookeeper_shared=${MORTISE_BUILD_DIR:+$MORTISE_BUILD_DIR/tests/zookeeper.jsa}
 
 kind_check() {
     [ -f "$zookeeper_jars/zookeeper.jar" ] || {
@@ -66,23 +69,63 @@ zookeeper_conf() {
     settings conf
 }
 
+zookeeper_log() {
+    printf '%s\n' 'log4j.rootLogger=WARN, out' log4j.appender.out=org.apache.log4j.ConsoleAppender \
+        log4j.appender.out.layout=org.apache.log4j.PatternLayout \
+        'log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n'
+    settings log
+}
+
+# A large part of what a JVM does at its start is to read, check and lay out its classes, and a suite starts many. So one that
+# serves nobody else leaves them in an archive beside the build; an empty file says that this JVM cannot. What does not fit
+# the archive, another JVM or other jars, goes without.
+zookeeper_archive() {
+    [ -n "$zookeeper_shared" ] && [ ! -f "$zookeeper_shared" ] && [ -w "$MORTISE_BUILD_DIR" ] || return 0
+    mkdir -p "$MORTISE_BUILD_DIR/tests" "$FOLDER/archive/data"
+    (
+        flock 8
+        [ -f "$zookeeper_shared" ] || zookeeper_make_archive >"$FOLDER/archive/made.log" 2>&1 8>&- || : >"$zookeeper_shared"
+    ) 8>"$zookeeper_shared.lock"
+}
+
+zookeeper_make_archive() {
+    printf '%s\n' tickTime=200 "dataDir=$FOLDER/archive/data" "clientPort=$(server_port archive)" \
+        clientPortAddress=127.0.0.1 admin.enableServer=false '4lw.commands.whitelist=*' >"$FOLDER/archive/zoo.cfg"
+    zookeeper_log >"$FOLDER/archive/log4j.properties"
+    # shellcheck disable=SC2086 # words
+    timeout -k 60 100 java -Xmx64m $zookeeper_jvm "-XX:ArchiveClassesAtExit=$zookeeper_shared.new" \
+        "-Dlog4j.configuration=file:$FOLDER/archive/log4j.properties" -Dzookeeper.jmx.log4j.disable=true \
+        -cp "$zookeeper_classes" org.apache.zookeeper.server.quorum.QuorumPeerMain "$FOLDER/archive/zoo.cfg" &
+    zookeeper_maker=$!
+    if until_within 90 zookeeper_made && start_time "$zookeeper_maker"; then
+        kind_ask archive create /seen # then what a session needs is in it, too
+    fi
+    kill "$zookeeper_maker"
+    zookeeper_code=0
+    wait "$zookeeper_maker" || zookeeper_code=$?
+    [ "$zookeeper_code" -eq 143 ] && mv -- "$zookeeper_shared.new" "$zookeeper_shared" # it was whole when it had that signal
+}
+
+# Or it has ended.
+zookeeper_made() {
+    ! start_time "$zookeeper_maker" || kind_ready archive
+}
+
 kind_prepare() {
+    zookeeper_archive
     [ -d "$FOLDER/$1/data" ] || mkdir -p "$FOLDER/$1/data"
     echo "$1" >"$FOLDER/$1/data/myid"
     zookeeper_conf "$1" >"$FOLDER/$1/zoo.cfg"
-    {
-        printf '%s\n' 'log4j.rootLogger=WARN, out' log4j.appender.out=org.apache.log4j.ConsoleAppender \
-            log4j.appender.out.layout=org.apache.log4j.PatternLayout \
-            'log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n'
-        settings log
-    } >"$FOLDER/$1/log4j.properties"
+    zookeeper_log >"$FOLDER/$1/log4j.properties"
 }
 
 kind_run() {
     zookeeper_name=$1
-    set -- "-Xmx$(setting heap 64m)" -Xms16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    # shellcheck disable=SC2086 # words
+    set -- "-Xmx$(setting heap 64m)" -Xms16m $zookeeper_jvm \
         "-Dlog4j.configuration=file:$FOLDER/$zookeeper_name/log4j.properties" \
         "-Dznode.container.checkIntervalMs=$(setting containers 60000)" -Dzookeeper.jmx.log4j.disable=true
+    [ ! -s "$zookeeper_shared" ] || set -- "$@" "-XX:SharedArchiveFile=$zookeeper_shared"
     [ "$(setting sync)" != no ] || set -- "$@" -Dzookeeper.forceSync=no
     for zookeeper_word in $(settings java); do
         set -- "$@" "$zookeeper_word"
@@ -148,7 +191,8 @@ kind_values() {
 kind_ask() {
     zookeeper_name=$1
     shift
-    timeout 60 java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    # shellcheck disable=SC2086 # words
+    timeout 60 java -Xmx64m $zookeeper_jvm \
         "-Dlog4j.configuration=file:$FOLDER/$zookeeper_name/log4j.properties" -cp "$zookeeper_classes" \
         org.apache.zookeeper.ZooKeeperMain -server "127.0.0.1:$(server_port "$zookeeper_name")" "$@"
 }
