@@ -193,9 +193,9 @@ until_within() {
         now_s
         [ "$up_s" -le "$give_up_s" ] || return 1
         times_tried=$((times_tried + 1))
-        case $times_tried in
-        ?) sleep 0.02 ;;
-        [1-2]?) sleep 0.05 ;;
+        case $times_tried in # each look takes some milliseconds of a processor
+        [1-5]) sleep 0.02 ;;
+        [6-9]) sleep 0.05 ;;
         *) sleep 0.1 ;;
         esac
     done

@@ -69,8 +69,10 @@ zookeeper_conf() {
     settings conf
 }
 
+# The class that says that it binds its port: kind_may_be_ready.
 zookeeper_log() {
     printf '%s\n' 'log4j.rootLogger=WARN, out' log4j.appender.out=org.apache.log4j.ConsoleAppender \
+        log4j.logger.org.apache.zookeeper.server.NIOServerCnxnFactory=INFO \
         log4j.appender.out.layout=org.apache.log4j.PatternLayout \
         'log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n'
     settings log
@@ -156,7 +158,7 @@ zookeeper_words() {
 }
 
 kind_may_be_ready() {
-    port_listens "$(server_port "$1")"
+    log_says "$1" 'binding to port'
 }
 
 # It serves, as what it is in its ensemble, and its data is ours.
