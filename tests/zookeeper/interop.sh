@@ -284,16 +284,19 @@ room() {
     echo "$room_name: never more than two"
 }
 
+# By day two thirds of the turns that there are at night.
+adds=40 turns=20 visits=16
+[ "${MORTISE_NIGHTLY:-0}" != 1 ] || adds=60 turns=30 visits=25
 if [ -n "$python" ]; then
-    pair add_ours 'kazoo, its own names' kazoo 60 add_kazoo 60 ''
-    pair turns_ours 'kazoo, its read/write locks' kazoo-rw 30 turns_kazoo 30
+    pair add_ours 'kazoo, its own names' kazoo "$adds" add_kazoo "$adds" ''
+    pair turns_ours 'kazoo, its read/write locks' kazoo-rw "$turns" turns_kazoo "$turns"
     hold_kazoo Lock
     refused 'a Lock of kazoo' curator 'node_style = kazoo'
     hold_kazoo ReadLock
     beside 'a ReadLock of kazoo' kazoo-rw
     beside 'a ReadLock of kazoo' kazoo
     refused 'a ReadLock of kazoo' curator 'node_style = kazoo'
-    room 'kazoo, its semaphore' kazoo-semaphore 25 visit_kazoo 25
+    room 'kazoo, its semaphore' kazoo-semaphore "$visits" visit_kazoo "$visits"
     hold_kazoo Semaphore
     mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 60s --permits 2 \
         "$held_kind" -- true
@@ -306,9 +309,9 @@ else
     echo 'interop.sh: left out: kazoo is not installed' >&2
 fi
 if [ -n "$curator" ]; then
-    pair add_ours 'Curator' curator 60 curator mutex 60
-    pair turns_ours 'Curator, its read/write locks' curator-rw 30 curator turns 30
-    room 'Curator, its semaphore' curator-semaphore 25 curator room 25
+    pair add_ours 'Curator' curator "$adds" curator mutex "$adds"
+    pair turns_ours 'Curator, its read/write locks' curator-rw "$turns" curator turns "$turns"
+    room 'Curator, its semaphore' curator-semaphore "$visits" curator room "$visits"
 else
     echo 'interop.sh: left out: Curator is not installed' >&2
 fi
