@@ -5,7 +5,7 @@
  * MORTISE_REFUSE_ROOM=BYTES: room for an array of elements that are at least so large.
  * MORTISE_REFUSE_STREAM=COUNT: all streams into memory but the first so many.
  * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind.
- * MORTISE_REFUSE_READ="KIND FIFO": fails nothing, but a message of this kind is received only once somebody writes the FIFO. */
+ * MORTISE_REFUSE_READ="KIND FIFO …": fails nothing, but a message of this kind is received only once somebody writes the FIFO. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,14 +60,15 @@ static void wait_for_writer(const void *message, ssize_t length)
     const char *wanted = getenv("MORTISE_REFUSE_READ");
     char fifo[256];
     int32_t kind;
-    int wanted_kind;
+    int wanted_kind, used;
 
-    if (wanted == NULL || sscanf(wanted, "%d %255s", &wanted_kind, fifo) != 2 ||
-        length != 2 * (ssize_t)sizeof kind)
+    if (wanted == NULL || length != 2 * (ssize_t)sizeof kind)
         return;
     memcpy(&kind, message, sizeof kind);
-    if (kind == wanted_kind)
-        close(open(fifo, O_RDONLY));
+    for (; sscanf(wanted, "%d %255s%n", &wanted_kind, fifo, &used) == 2; wanted += used) {
+        if (kind == wanted_kind)
+            close(open(fifo, O_RDONLY));
+    }
 }
 
 ssize_t recv(int fd, void *message, size_t length, int flags)

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/terminal"
 
 [ -n "${MORTISE_REFUSE:-}" ] || skip "MORTISE_REFUSE is not set: the library of refuse.c"
-ENDED=6
+ENDED=6 DONE=9
 
 once() { echo "until [ -e $DIR/$1 ]; do sleep 0.01; done"; }
 
@@ -23,6 +23,10 @@ reaped() { # PID
 
 runs_on() { # PID
     ! stopped "$1"
+}
+
+sleeps() { # PID
+    stat_of "$1" && [ "$STATE" = S ]
 }
 
 has_read_all() { # PID: no signal is pending
@@ -99,9 +103,9 @@ $(once ended)
 read x </dev/tty
 echo got \$x
 END
-mkfifo "$DIR/go.on"
+mkfifo "$DIR/go.on" "$DIR/go.home"
 fresh
-line "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_READ='$ENDED $DIR/go.on' \
+line "LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_READ='$ENDED $DIR/go.on $DONE $DIR/go.home' \
 \$m run ${N}a -- sh -c 'echo \$\$ >$DIR/first.pid; echo as''ks >&2; read x; echo first \$x >&2' | sh $DIR/reads"
 sees "the command asks" '^asks'
 line "1"
@@ -112,6 +116,12 @@ yes "the other one reads while the wrapper does not know yet" until_true stopped
 # shellcheck disable=SC2034 # it stays open
 exec {writer}<>"$DIR/go.on"
 yes "it is continued" until_true runs_on "$(cat "$DIR/reads.pid")"
+# The shell is woken before that one reads again, to hear that it goes on. If it heard of the wrapper's end first, because it got no
+# processor in between, it would believe that the job is stopped: bash does.
+yes "and reads again" until_true sleeps "$(cat "$DIR/reads.pid")"
+until_true sleeps "$shell" || wrong "the shell has not heard that it goes on"
+# shellcheck disable=SC2034 # as above
+exec {writer_home}<>"$DIR/go.home"
 line "2"
 sees "and gets what is typed" '^got 2'
 no "nothing was stopped" shows 'Stopped'
