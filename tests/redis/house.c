@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int house_start(struct house *house, const char *const *keys)
@@ -93,27 +94,54 @@ void house_strand(struct house *house, int member)
     freeReplyObject(reply);
 }
 
-struct other {
+struct named {
     struct house *house;
-    int except, found;
+    redisContext *sentinel;
+    int except;
+    bool ask;
 };
 
-static bool is_other(void *argument)
+/* What the sentinel says of the primary; "": nothing. */
+static const char *said_of(const redisReply *facts, const char *key)
 {
-    struct other *other = argument;
-    for (other->found = 0; other->found < HOUSE; other->found++)
-        if (other->found != other->except && says_master(other->house, other->found))
-            return true;
-    return false;
+    for (size_t i = 0; facts && facts->type == REDIS_REPLY_ARRAY && i + 1 < facts->elements; i += 2)
+        if (is_text(facts->element[i], key) && facts->element[i + 1]->str)
+            return facts->element[i + 1]->str;
+    return "";
 }
 
-int house_wait_other(struct house *house, int except)
+static bool names_other(void *argument)
 {
-    struct other other = {.house = house, .except = except};
-    if (!CHECK(test_poll(is_other, &other, FAILOVER_MS)))
-        return -1;
-    house_look_at(house, other.found);
-    return other.found;
+    const struct named *named = argument;
+    struct house *house = named->house;
+    redisReply *facts = redisCommand(named->sentinel, "SENTINEL MASTER locks");
+    int port = (int)strtol(said_of(facts, "port"), NULL, 10), member = 0;
+    bool under_way = strstr(said_of(facts, "flags"), "failover_in_progress") != NULL;
+    freeReplyObject(facts);
+    while (member < HOUSE && house->ports[member] != port)
+        member++;
+    if (member == named->except && named->ask && !under_way)
+        freeReplyObject(redisCommand(named->sentinel, "SENTINEL FAILOVER locks"));
+    if (member == HOUSE || member == named->except || !says_master(house, member))
+        return false;
+    house_look_at(house, member);
+    return true;
+}
+
+static bool wait_named(struct house *house, redisContext *sentinel, int except, bool ask)
+{
+    struct named named = {house, sentinel, except, ask};
+    return CHECK(test_poll(names_other, &named, FAILOVER_MS));
+}
+
+bool house_wait_named(struct house *house, redisContext *sentinel, int except)
+{
+    return wait_named(house, sentinel, except, false);
+}
+
+bool house_exchange(struct house *house, redisContext *sentinel)
+{
+    return wait_named(house, sentinel, house->primary, true);
 }
 
 struct follower {

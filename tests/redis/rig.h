@@ -98,8 +98,11 @@ void house_follow(struct house *house, int member);
 /* Makes it a replica of an address without a server: it keeps its data, and receives nothing new. */
 void house_strand(struct house *house, int member);
 void house_look_at(struct house *house, int member);
-/* Waits until a server other than `except` is the primary, and reads that from now on. -1: none was. */
-int house_wait_other(struct house *house, int except);
+/* Waits until this sentinel names a server other than `except` that is the primary, and reads that from now on. A server that says
+ * so itself may be sent back: the sentinels give a failover up that takes too long. */
+bool house_wait_named(struct house *house, redisContext *sentinel, int except);
+/* Has the sentinels exchange the primary, as often as they give that up, and waits for the end as above. */
+bool house_exchange(struct house *house, redisContext *sentinel);
 /* Waits until all writes so far are on that many replicas. */
 bool house_wait_replicas(struct house *house, int replicas);
 /* Makes all of them run, `primary` the primary with no data, and the others its replicas. */
