@@ -19,6 +19,16 @@ static mortise_client *open_named(const char *name)
     return open_as(conninfo, PATIENT, SHORT);
 }
 
+/* A call of it ends with the session that it hangs in, and not before. */
+static mortise_client *open_patient(const char *name, const char *pooler)
+{
+    char conninfo[200], more[100];
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=%s", port, name);
+    snprintf(more, sizeof more, "pooler = %s\ncommand_timeout = 100s\nlock_timeout = 100s", pooler);
+    return open_as(conninfo, PATIENT, more);
+}
+
 /* ---- a call on a thread of its own --------------------------------------------------------------- */
 
 struct call {
@@ -161,7 +171,7 @@ static void test_record(void)
 {
     struct call writer = {.text = "new", .size = 3}, reader = {.size = 0};
     make_synchronous();
-    mortise_client *client = open_named("writer"), *other = open_named("reader");
+    mortise_client *client = open_patient("writer", "no"), *other = open_named("reader");
     CU_ASSERT_EQUAL_FATAL(mortise_record_write(client, "phase", "old", 3, &writer.version, &detail),
                           MORTISE_OK);
     reader.size = sizeof reader.text;
@@ -185,15 +195,6 @@ static void test_record(void)
     CU_ASSERT_NOT_EQUAL(call_end(&writer), MORTISE_BUSY);
     mortise_close(client, NULL);
     mortise_close(other, NULL);
-}
-
-static mortise_client *open_patient(const char *name, const char *pooler)
-{
-    char conninfo[200], more[100];
-    snprintf(conninfo, sizeof conninfo,
-             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=%s", port, name);
-    snprintf(more, sizeof more, "pooler = %s\ncommand_timeout = 100s\nlock_timeout = 100s", pooler);
-    return open_as(conninfo, PATIENT, more);
 }
 
 /* Those that read it do not wait for each other. */
