@@ -159,6 +159,19 @@ bool soon(int64_t (*late_ms)(void *argument), void *argument);
 /* Waits for its return; ends the suite if that does not come. */
 mortise_status blocked_join(struct blocked *blocked);
 
+/* The ttl of a lease that is renewed and that the test wants to be short (machine.c). A busy machine may lose the lease. */
+struct short_ttl {
+    int64_t ms;
+    pthread_t thread;
+    struct test_count ended;
+    int64_t late_ms;
+};
+/* Before it is acquired: begins to look how late the machine is. */
+void short_ttl_begin(struct short_ttl *ttl);
+/* Ends that. Returns whether the lease was lost while the machine was so late that this shows nothing; then the next ttl is twice as
+ * long. */
+bool short_ttl_excuses(struct short_ttl *ttl, bool lost);
+
 /* A taker (tests/taker.c) on the subject; asserts that it is ready. */
 bool taker_start(struct test_process *taker, const char *settings);
 /* Says a line and hears the answer, of which it asserts the beginning. */

@@ -221,32 +221,39 @@ static bool is_renewed_ten_times(void *argument)
     return stats_of(renewed->client).renewals >= renewed->before + 10;
 }
 
+static bool lasts_ten_ttls(mortise_client *client, mortise_client *other, int64_t ttl_ms)
+{
+    const char *name = fresh_name();
+    struct renewed renewed = {client, stats_of(client).renewals};
+    mortise_lease *lease = take_with(client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = ttl_ms));
+    uint64_t token = mortise_token(lease);
+    int64_t until_ms = test_now_ms() + 10 * ttl_ms;
+    while (test_now_ms() < until_ms && mortise_state(lease) != MORTISE_STATE_LOST)
+        wait_state(lease, MORTISE_STATE_LOST, until_ms - test_now_ms());
+    bool kept_it = mortise_state(lease) != MORTISE_STATE_LOST;
+    if (kept_it) {
+        CU_ASSERT(is_renewed_ten_times(&renewed));
+        CU_ASSERT_EQUAL(mortise_token(lease), token);
+        mortise_status status = try_once(other, name);
+        CU_ASSERT(status != MORTISE_OK || mortise_state(lease) == MORTISE_STATE_LOST);
+    }
+    mortise_release(
+        lease, NULL); /* LOST if it is; what the release finds is not the business of this test */
+    return kept_it;
+}
+
 /* A short lease outlives ten of its ttls. A machine that stands still for longer than a ttl may lose it: then once
  * more. */
 static void test_ten_ttls(void)
 {
     enum { TRIES = 8 };
     mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    struct short_ttl ttl = {.ms = subject.ttl_ms};
     bool kept_it = false;
-    for (int i = 0; i < TRIES && !kept_it; i++) {
-        const char *name = fresh_name();
-        struct renewed renewed = {client, stats_of(client).renewals};
-        mortise_lease *lease =
-            take_with(client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.ttl_ms));
-        uint64_t token = mortise_token(lease);
-        int64_t until_ms = test_now_ms() + 10 * subject.ttl_ms;
-        while (test_now_ms() < until_ms && mortise_state(lease) != MORTISE_STATE_LOST)
-            wait_state(lease, MORTISE_STATE_LOST, until_ms - test_now_ms());
-        kept_it = mortise_state(lease) != MORTISE_STATE_LOST;
-        if (kept_it) {
-            CU_ASSERT(is_renewed_ten_times(&renewed));
-            CU_ASSERT_EQUAL(mortise_token(lease), token);
-            mortise_status status = try_once(other, name);
-            CU_ASSERT(status != MORTISE_OK || mortise_state(lease) == MORTISE_STATE_LOST);
-        }
-        mortise_release(
-            lease,
-            NULL); /* LOST if it is; what the release finds is not the business of this test */
+    for (int tries = 0; tries < TRIES && !kept_it;) {
+        short_ttl_begin(&ttl);
+        kept_it = lasts_ten_ttls(client, other, ttl.ms);
+        tries += !short_ttl_excuses(&ttl, !kept_it);
     }
     CU_ASSERT(kept_it);
     close_client(client);

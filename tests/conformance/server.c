@@ -256,6 +256,42 @@ static void test_reply_lost_repeated(void)
     close_client(other);
 }
 
+static bool count_holder(const mortise_info *info, void *count)
+{
+    (void)info;
+    ++*(int *)count;
+    return true;
+}
+
+/* The same of a shared one: it holds the name once. */
+static void test_shared_repeated(void)
+{
+    mortise_client *client = open_client("!unreachable_timeout = 60s");
+    const char *name = fresh_name();
+    struct pending pending = PENDING_INIT;
+    uint32_t permits = has(MORTISE_CAP_PERMITS) ? 1 : 0;
+    int count = 0;
+    if (!lacks(MORTISE_CAP_SHARED) && subject.can & HOOK_LOSE) {
+        CU_ASSERT_FATAL(subject_hook("lose"));
+        struct asked asked = {client, stats_of(client).requests};
+        pending_start(&pending, client, name,
+                      MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .ttl_ms = 60000,
+                                      .mode = MORTISE_SHARED, .permits = permits));
+        CU_ASSERT(test_poll(more_requests, &asked, TEST_PATIENCE_MS));
+        CU_ASSERT_FATAL(subject_hook("pass"));
+        PENDING_EXPECT(&pending, OK);
+        if (has(MORTISE_CAP_INSPECT)) {
+            EXPECT(OK, mortise_holders(subject.looker, name, count_holder, &count, &detail));
+            CU_ASSERT_EQUAL(count, 1);
+        }
+        if (permits > 0)
+            SAFE(try_shared(subject.looker, name, permits) == MORTISE_BUSY);
+        give(pending.lease);
+        EXPECT(OK, try_once(subject.looker, name));
+    }
+    close_client(client);
+}
+
 struct releasing {
     pthread_t thread;
     mortise_lease *lease;
@@ -330,5 +366,11 @@ const CU_TestInfo server_tests[] = {
     {"reply lost, acquire repeated", test_reply_lost_repeated},
     {"reply of a release lost", test_release_reply_lost},
     {"reply lost, release repeated", test_release_repeated},
+    CU_TEST_INFO_NULL,
+};
+
+/* After all tests that hold something meanwhile. */
+const CU_TestInfo repeat_tests[] = {
+    {"holders: reply lost, acquire repeated", test_shared_repeated},
     CU_TEST_INFO_NULL,
 };
