@@ -99,23 +99,27 @@ class BuildPy(build_py):
     def bundle(self, prefix):
         lib = os.path.join(prefix, "lib")
         files = glob.glob(os.path.join(lib, "*.so*")) + glob.glob(os.path.join(lib, "mortise", "*.so"))
+        bundled = {}
         for name, path in sorted(re.findall(r"(\S+) => (/\S+)", "".join(self.output("ldd", file) for file in files))):
             if name.startswith(BUNDLED) and not os.path.exists(os.path.join(lib, name)):
-                self.put(os.path.realpath(path), os.path.join(lib, name))
-                self.copy_license(prefix, name, path)
+                bundled[name] = os.path.realpath(path)
+                self.put(bundled[name], os.path.join(lib, name))
+        self.copy_licenses(prefix, bundled)
 
     @staticmethod
-    def copy_license(prefix, name, path):
-        """Debian's text about the library's authors and license. Other systems have none of that form."""
-        if not shutil.which("dpkg"):
-            print(f"the wheel has no license text of {name}: there is no dpkg", file=sys.stderr)
-            return
-        found = subprocess.run(["dpkg", "-S", os.path.realpath(path)], stdout=subprocess.PIPE, text=True, check=False)
-        package = found.stdout.split(":")[0]
-        text = f"/usr/share/doc/{package}/copyright"
-        if found.returncode == 0 and os.path.exists(text):
-            os.makedirs(os.path.join(prefix, "licenses"), exist_ok=True)
-            shutil.copyfile(text, os.path.join(prefix, "licenses", f"{name}.copyright"))
+    def copy_licenses(prefix, bundled):
+        """Debian's texts about the authors and the licenses of these libraries, {name: path}. Other systems have none of that
+        form. dpkg reads the lists of all packages each time, so it is asked once."""
+        if bundled and not shutil.which("dpkg"):
+            print(f"the wheel has no license text of {', '.join(bundled)}: there is no dpkg", file=sys.stderr)
+        elif bundled:
+            found = subprocess.run(["dpkg", "-S", *bundled.values()], stdout=subprocess.PIPE, text=True, check=False).stdout
+            packages = {path: package for package, path in re.findall(r"(?m)^([^\s:,]+)[:,].* (/.*)$", found)}
+            for name, path in bundled.items():
+                text = f"/usr/share/doc/{packages.get(path)}/copyright"
+                if os.path.exists(text):
+                    os.makedirs(os.path.join(prefix, "licenses"), exist_ok=True)
+                    shutil.copyfile(text, os.path.join(prefix, "licenses", f"{name}.copyright"))
 
 
 class Sdist(sdist):
