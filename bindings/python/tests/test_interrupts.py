@@ -26,12 +26,16 @@ class Interrupt:
     def __init__(self, *frames):
         self.frames, self.left, self.where = {code.__code__ for code in frames}, 0, ""
         # Kept: CPython 3.11 uses it once more after settrace(None) in a __del__ that the garbage collector calls.
-        self.hook = self.trace
+        self.hook, self.counter = self.enter, self.step
 
-    def trace(self, frame, event, _arg):
-        if frame.f_code not in self.frames and not frame.f_code.co_filename.startswith(PACKAGE):
+    def enter(self, frame, _event, _arg):
+        if not frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code not in self.frames:
             return None
-        frame.f_trace_opcodes = True
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return self.counter
+
+    def step(self, frame, event, _arg):
+        """Of each of our frames: most of the time of these tests passes here."""
         if event == "opcode":
             self.left -= 1
             if self.left == 0:
@@ -39,7 +43,7 @@ class Interrupt:
                 sys.settrace(None)
                 for _ in iter(_thread.interrupt_main, None):  # no signal is handled before the end of this function
                     pass
-        return self.hook
+        return self.counter
 
     def come(self, function, at):
         """Whether it came before the end."""
