@@ -189,7 +189,7 @@ class Fuzz:
 
 def test_fuzz(sqlite_where):
     seed = int(os.environ.get("MORTISE_FUZZ_SEED", random.SystemRandom().randrange(10**6)))
-    until = time.monotonic() + float(os.environ.get("MORTISE_FUZZ_S", 2))
+    until = time.monotonic() + float(os.environ.get("MORTISE_FUZZ_S", 1))
     print(f"\nMORTISE_FUZZ_SEED={seed}")  # for tests/again.py
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
