@@ -1,5 +1,6 @@
 /* templates.cpp - instantiates each template of mortise.hpp and sync.hpp for some type. Compiled only, as strict C++,
  * with exceptions and without: a compiler hardly checks a template that nobody uses. Knows no behaviour. */
+#include <mortise/sync.hpp> /* alone, and twice: the header is enough by itself */
 #include <mortise/sync.hpp>
 
 template class mortise::result<int>;
