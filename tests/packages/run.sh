@@ -66,7 +66,11 @@ grep -q 'sudo apt-get install file' "$log" || fail "it is not said what cpack ne
 
 as_root=''
 [ "$(id -u)" -ne 0 ] || as_root=--allow-root
-lintian $as_root --no-cfg --fail-on error,warning "$work"/debs/*.deb >"$log" 2>&1 || fail "lintian found errors or warnings"
+# The drivers' packages are made alike, but for sqlite's, which has a script: by day lintian looks at that one and one more.
+mkdir "$work/looked-at"
+ln -s "$work"/debs/*.deb "$work/looked-at"
+[ "${MORTISE_NIGHTLY:-0}" = 1 ] || find "$work/looked-at" -name 'mortise-driver-*' ! -name '*-sqlite_*' ! -name '*-redis_*' -delete
+lintian $as_root --no-cfg --fail-on error,warning "$work"/looked-at/*.deb >"$log" 2>&1 || fail "lintian found errors or warnings"
 
 # The ABI by name: a symbol that is new must be entered, one that is gone needs another soname.
 mkdir -p "$work/abi/debian"
