@@ -148,7 +148,8 @@ struct replicas {
     int64_t warned; /* that there are so many */
     size_t undoing; /* releases under way, here or at another node of the cluster */
     unsigned tries; /* of a write in a cluster: so many were refused */
-    bool elsewhere; /* the last one */
+    bool again;     /* the last one, and another is tried */
+    bool full;      /* one was, because the memory is full */
 };
 
 /* What dispatch.c does for the parts below it. */
@@ -372,6 +373,8 @@ void key_put_owner(struct link *link, const mortise_op *op);
 /* Begins a call: the keys and the other arguments follow. True: it has the text of the script. */
 bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments,
                 bool asking);
+/* The same on another connection, by its text. */
+void script_put_text(struct link *link, enum script script, unsigned keys, unsigned arguments);
 
 /* Of the fields of a hash, as HGETALL returns them. False: it is no lock. */
 bool holder_of_hash(const struct driver *driver, const redisReply *fields, uint64_t now_us,

@@ -16,7 +16,8 @@
  *   In a cluster PUBLISH is not replicated: the write is a key beside one of those locks, which expires at once. Its slot may
  *     be on its way to this node: so it is behind ASKING. Or on its way from it, or elsewhere: refused, and then the key is one
  *     of another slot of this node. (A claim whose slot has moved since is at another node, whose replicas may not have it yet:
- *     docs/promises.md.)
+ *     docs/promises.md.) The memory is full: such a key is refused, too (OOM). What makes nothing is not, and is replicated: the end
+ *     of one of those locks is set to what it is.
  *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
  *     log says so, once for each number of replicas.
  *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
@@ -176,21 +177,21 @@ static bool find_slot(const struct driver *driver, const mortise_op *op, unsigne
     return which == 0;
 }
 
-static void put_write(struct driver *driver, const mortise_op *op)
+/* Beside whose lock the next write is; or whose lock it is. NULL: none of them is left. */
+static const mortise_op *whose_write(const struct replicas *replicas)
+{
+    const mortise_op *op = replicas->asked;
+    for (unsigned i = 0; replicas->full && op != NULL && i < replicas->tries; i++)
+        op = op->next;
+    return op;
+}
+
+static void put_key(struct driver *driver, const mortise_op *op)
 {
     struct link *link = &driver->replicas.link;
     char name[MORTISE_NAME_MAX + SUFFIX_SIZE];
     size_t name_len;
-    if (!driver->in_cluster) {
-        link_command(link, 3);
-        link_text(link, "PUBLISH");
-        link_text(link, CHANNEL);
-        link_text(link, "");
-        return;
-    }
     find_slot(driver, op, driver->replicas.tries, name, &name_len);
-    link_command(link, 1);
-    link_text(link, "ASKING");
     link_command(link, 5);
     link_text(link, "SET");
     key_put_side(link, name, name_len, "sync");
@@ -199,16 +200,36 @@ static void put_write(struct driver *driver, const mortise_op *op)
     link_text(link, "1");
 }
 
+static void put_write(struct driver *driver)
+{
+    struct replicas *replicas = &driver->replicas;
+    struct link *link = &replicas->link;
+    if (!driver->in_cluster) {
+        link_command(link, 3);
+        link_text(link, "PUBLISH");
+        link_text(link, CHANNEL);
+        link_text(link, "");
+        return;
+    }
+    link_command(link, 1);
+    link_text(link, "ASKING");
+    if (replicas->full) {
+        script_put_text(link, SCRIPT_SAME_END, 1, 0);
+        key_put(link, whose_write(replicas), KEY_LOCK);
+    } else
+        put_key(driver, whose_write(replicas));
+}
+
 static void put(struct driver *driver)
 {
     struct replicas *replicas = &driver->replicas;
     struct link *link = &replicas->link;
     replicas->under_way = true;
-    replicas->failed = replicas->elsewhere = false;
+    replicas->failed = replicas->again = false;
     replicas->call.replied = replied;
     replicas->call.lost = lost;
     link_call_begin(link, &replicas->call);
-    put_write(driver, replicas->asked);
+    put_write(driver);
     link_command(link, 3);
     link_text(link, "WAIT");
     link_number(link, replicas->wanted);
@@ -223,6 +244,7 @@ static void ask(struct driver *driver)
     replicas->asked = replicas->waiting;
     replicas->waiting = NULL;
     replicas->tries = 0;
+    replicas->full = false;
     DL_FOREACH2(replicas->asked, op, next)
     {
         op_set(op, OP_CONFIRMING, driver);
@@ -248,6 +270,19 @@ void replicas_turn(struct driver *driver)
 
 /* ---- answers ---------------------------------------------------------------------------------------------- */
 
+/* A write was refused in a cluster. True: another one may not be. */
+static bool try_another(struct replicas *replicas, enum link_error error)
+{
+    if (error == LINK_ERROR_OOM && !replicas->full) {
+        replicas->full = true;
+        replicas->tries = 0;
+        return true;
+    }
+    replicas->tries++;
+    return (error == LINK_ERROR_MOVED || error == LINK_ERROR_ASK || error == LINK_ERROR_TRYAGAIN) &&
+           replicas->tries <= TRIES_MAX;
+}
+
 static void fail_call(struct driver *driver, const redisReply *reply)
 {
     struct replicas *replicas = &driver->replicas;
@@ -256,10 +291,9 @@ static void fail_call(struct driver *driver, const redisReply *reply)
         return;
     replicas->failed = true;
     link_fault_reply(&replicas->link, reply, fault);
-    replicas->elsewhere =
-        driver->in_cluster && (fault->error == LINK_ERROR_MOVED || fault->error == LINK_ERROR_ASK ||
-                               fault->error == LINK_ERROR_TRYAGAIN);
-    bool other = replicas->tries > 0; /* the user may have no right to a key of another slot */
+    /* the user may have no right to a key of another slot, or to PEXPIRETIME */
+    bool other = replicas->tries > 0 || replicas->full;
+    replicas->again = driver->in_cluster && try_another(replicas, fault->error);
     if ((fault->error == LINK_ERROR_NOPERM && !other) || fault->error == LINK_ERROR_UNKNOWN)
         return;
     fault->status = MORTISE_UNREACHABLE;
@@ -300,7 +334,7 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     if (index + 1 < call->expected)
         return;
     replicas->under_way = false;
-    if (replicas->elsewhere && replicas->asked != NULL && replicas->tries++ < TRIES_MAX) {
+    if (replicas->again && whose_write(replicas) != NULL) {
         put(driver);
         return;
     }

@@ -14,3 +14,9 @@ bool script_put(struct driver *driver, enum script script, unsigned keys, unsign
     }
     return script_call(&driver->link, &scripts[script], &driver->known[script], keys, arguments);
 }
+
+void script_put_text(struct link *link, enum script script, unsigned keys, unsigned arguments)
+{
+    bool known = false;
+    script_call(link, &scripts[script], &known, keys, arguments);
+}

@@ -263,6 +263,57 @@ static void test_new_master(void)
     fleet_mend(&fleet);
 }
 
+static bool set_memory(const char *bytes)
+{
+    return ask_is(&fleet.node[1], "OK", "CONFIG SET maxmemory %s", bytes);
+}
+
+/* The master refuses to make a key, for whatever lock. What is held is renewed and confirmed nevertheless, exclusive or shared, also while
+ * its slot is on its way; nothing is granted. */
+static void test_full_memory(void)
+{
+    struct told told = TOLD_INIT;
+    struct move move;
+    char name[48], other[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica);
+    mortise_lease *lease = hold(client, name_on(&fleet, 1, "full", name), &told);
+    CHECK(set_memory("1"));
+    EXPECT(BACKEND, try_once(client, name_on(&fleet, 1, "no-room", other)));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    EXPECT(OK, mortise_downgrade(lease, &detail));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    CHECK(test_count_get(&told.suspect) == 0);
+    CHECK(set_memory("0"));
+    move_end(&move);
+    give(lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(client);
+}
+
+/* The replica has not acknowledged: that the memory is full must not make an older write count. */
+static void test_full_not_acknowledged(void)
+{
+    struct told told = TOLD_INIT;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica);
+    mortise_lease *lease = hold(client, name_on(&fleet, 1, "full-alone", name), &told);
+    CHECK(set_memory("1"));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    fleet_do(&fleet, "freeze", REPLICA(1));
+    CHECK(test_count_wait(&told.suspect, 1));
+    CHECK(holds(&fleet.node[1], name) == 1);
+    fleet_do(&fleet, "thaw", REPLICA(1));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(set_memory("0"));
+    CHECK(wait_replicated(&fleet, 1, 1));
+    CHECK(test_count_get(&told.lost) == 0);
+    give(lease);
+    close_client(client);
+}
+
 /* What min_replicas cannot prevent: the lock has just moved, and its new master dies before its replica has the copy. The
  * holder's next renewal tells, and tokens say who was first. */
 static void test_just_moved(void)
@@ -361,6 +412,8 @@ static const CU_TestInfo tests[] = {
     {"min_replicas: the slot is on its way", test_confirmed_moving},
     {"min_replicas: the slot of a tag is on its way", test_tagged_moving},
     {"min_replicas: the first slot of a new master", test_new_master},
+    {"min_replicas: the memory is full", test_full_memory},
+    {"min_replicas: the memory is full, nobody acknowledges", test_full_not_acknowledged},
     {"min_replicas: the slot has just moved", test_just_moved},
     {"min_replicas: a slot's former master is killed", test_source_killed},
     {"min_replicas: undone elsewhere", test_undone_elsewhere},
