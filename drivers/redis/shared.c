@@ -188,15 +188,18 @@ void shared_downgrade(struct driver *driver, mortise_op *op)
 
 /* ---- who they are --------------------------------------------------------------------------------------- */
 
+/* The queue, which may not be there, is no key: in a cluster that would be refused while the slot is on its way. */
 void shared_put_look(struct driver *driver, bool first, bool asking, const char *key,
                      size_t key_len)
 {
+    static const enum key keys[] = {KEY_LOCK, KEY_HOLDERS, KEY_SHARES};
     if (first)
         driver->known[SCRIPT_SHARED_LOOK] = false;
-    script_put(driver, SCRIPT_SHARED_LOOK, 2, 1, asking);
-    key_put_of(&driver->link, key, key_len, KEY_LOCK);
-    key_put_of(&driver->link, key, key_len, KEY_QUEUE);
+    script_put(driver, SCRIPT_SHARED_LOOK, 3, 2, asking);
+    for (unsigned i = 0; i < 3; i++)
+        key_put_of(&driver->link, key, key_len, keys[i]);
     put_layout(driver);
+    key_put_of(&driver->link, key, key_len, KEY_QUEUE);
 }
 
 bool shared_take(const struct driver *driver, const redisReply *reply, size_t index,
