@@ -373,21 +373,20 @@ static bool are_back(void *limit)
     return count_descriptors() <= *(const int *)limit;
 }
 
-/* The visits from `first` on, less than `end`. */
-static void visit_all(int first, int end)
+static void visit_all(int count)
 {
     pthread_t threads[VISITORS];
     struct rusage usage;
-    CU_ASSERT_FATAL(end <= VISITS_MAX);
-    visits = end;
-    atomic_store(&next, first);
+    CU_ASSERT_FATAL(count <= VISITS_MAX);
+    visits = count;
+    atomic_store(&next, 0);
     atomic_store(&failures, 0);
     for (int i = 0; i < VISITORS; i++)
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, visitor, NULL), 0);
     for (int i = 0; i < VISITORS; i++)
         pthread_join(threads[i], NULL);
     CU_ASSERT_EQUAL(atomic_load(&failures), 0);
-    for (int i = 0; i < end; i++)
+    for (int i = 0; i < count; i++)
         CU_ASSERT_EQUAL(atomic_load(&waiters[i].late), 0);
     getrusage(RUSAGE_SELF, &usage);
     CU_ASSERT(usage.ru_maxrss < memory_max_kib); /* nobody believed a length */
@@ -396,10 +395,10 @@ static void visit_all(int first, int end)
 /* Whatever is opened once and for good, it is after the first round. */
 static void visit_again_and_again(int count, int rounds)
 {
-    visit_all(0, count);
+    visit_all(count);
     CU_ASSERT_FATAL(count_descriptors() > 0);
     int descriptors = count_descriptors();
-    visit_all(count, rounds * count);
+    visit_all(rounds * count);
     int limit = descriptors + STUCK_KEEPS * atomic_load(&stuck);
     bool back = test_poll(are_back, &limit, TEST_PATIENCE_MS);
     printf(" (%d descriptors, then %d; %d clients were stuck) ", descriptors, count_descriptors(),
@@ -446,7 +445,7 @@ static void test_changes(void)
     bool takes_its_time = nightly && strcmp(nightly, "1") == 0;
     server_port = real_ports[0];
     seed = 1;
-    visit_all(0, 60);
+    visit_all(60);
     if (!given)
         CU_ASSERT_EQUAL_FATAL(getentropy(&seed, 4), 0);
     seed = given ? strtoull(given, NULL, 10) : seed & UINT32_MAX;
