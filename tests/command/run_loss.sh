@@ -247,7 +247,7 @@ while :; do sleep 0.01; done
 END
     killed_while_stopped() { # STOPPED RUNNING
         rm -f "$DIR"/left.* "$DIR/killed" "$DIR"/log.*
-        "$BIN" run --ttl 6s --grace 1s "${N}s" -- bash -c "bash $DIR/left member & setsid bash $DIR/left daemon &
+        "$BIN" run --ttl 12s --grace 4s "${N}s" -- bash -c "bash $DIR/left member & setsid bash $DIR/left daemon &
             while [ ! -s $DIR/left.member ] || [ ! -s $DIR/left.daemon ]; do sleep 0.01; done
             echo \$\$ >$DIR/killed; exec sleep 1000" 2>"$DIR/err" &
         wrapper=$!

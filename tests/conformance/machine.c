@@ -7,7 +7,7 @@
 #define BEAT_MS 5
 /* Of the ttl, by which that thread wakes up too late: a renewal has two thirds of a ttl for some ten steps like this one, in up to
  * four processes. */
-#define LATE_PART 40
+#define LATE_PART 16
 /* No busy machine needs more. */
 #define LONG_MS 4000
 

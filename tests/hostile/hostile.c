@@ -443,6 +443,7 @@ static void test_changes(void)
 {
     const char *nightly = getenv("MORTISE_NIGHTLY"), *given = getenv("MORTISE_HOSTILE_SEED");
     bool takes_its_time = nightly && strcmp(nightly, "1") == 0;
+    CU_ASSERT_FATAL(real_ports[0] > 0);
     server_port = real_ports[0];
     seed = 1;
     visit_all(60);

@@ -79,7 +79,7 @@ zookeeper_log() {
 }
 
 # A large part of what a JVM does at its start is to read, check and lay out its classes, and a suite starts many. So one that
-# serves nobody else leaves them in an archive beside the build; an empty file says that this JVM cannot. What does not fit
+# serves nobody else leaves them in an archive beside the build; an empty file says that none could be made here. What does not fit
 # the archive, another JVM or other jars, goes without.
 zookeeper_archive() {
     [ -n "$zookeeper_shared" ] && [ ! -f "$zookeeper_shared" ] && [ -w "$MORTISE_BUILD_DIR" ] || return 0
@@ -99,13 +99,14 @@ zookeeper_make_archive() {
         "-Dlog4j.configuration=file:$FOLDER/archive/log4j.properties" -Dzookeeper.jmx.log4j.disable=true \
         -cp "$zookeeper_classes" org.apache.zookeeper.server.quorum.QuorumPeerMain "$FOLDER/archive/zoo.cfg" &
     zookeeper_maker=$!
+    zookeeper_served=no
     if until_within 90 zookeeper_made && start_time "$zookeeper_maker"; then
-        kind_ask archive create /seen # then what a session needs is in it, too
+        ! kind_ask archive create /seen || zookeeper_served=yes # then what a session needs is in it, too
     fi
     kill "$zookeeper_maker"
     zookeeper_code=0
-    wait "$zookeeper_maker" || zookeeper_code=$?
-    [ "$zookeeper_code" -eq 143 ] && mv -- "$zookeeper_shared.new" "$zookeeper_shared" # it was whole when it had that signal
+    wait "$zookeeper_maker" || zookeeper_code=$? # 143: it had served until it had that signal
+    [ "$zookeeper_served" = yes ] && [ "$zookeeper_code" -eq 143 ] && mv -- "$zookeeper_shared.new" "$zookeeper_shared"
 }
 
 # Or it has ended.
