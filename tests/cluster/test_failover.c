@@ -279,7 +279,8 @@ static void test_full_memory(void)
     mortise_lease *lease = hold(client, name_on(&fleet, 1, "full", name), &told);
     CHECK(set_memory("1"));
     EXPECT(BACKEND, try_once(client, name_on(&fleet, 1, "no-room", other)));
-    int64_t writes = fleet_calls(&fleet, 1, "pexpireat"); /* a renewal of an exclusive lease makes none */
+    int64_t writes =
+        fleet_calls(&fleet, 1, "pexpireat"); /* a renewal of an exclusive lease makes none */
     CHECK(wait_renewals(client, stats_of(client).renewals + 3));
     CHECK(fleet_calls(&fleet, 1, "pexpireat") > writes);
     EXPECT(OK, mortise_downgrade(lease, &detail));
