@@ -233,7 +233,7 @@ static void command_died(struct state *state)
     const bool exited = info.si_code == CLD_EXITED;
     const int status = exited ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
     state->command_dead = true;
-    state->command_stopped = false; /* what it has left is told to end, stopped or not */
+    state->command_stopped = false; /* the processes that it left get SIGTERM, stopped or not */
     atomic_store(&state->page->wait_status, status);
     atomic_store(&state->page->ended_ns, boottime_ns());
     atomic_store(&state->page->ended, 1);

@@ -96,9 +96,9 @@ static bool report(const struct pump *pump, uint32_t events)
     return epoll_ctl(pump->shown, EPOLL_CTL_MOD, pump->wakeup.epoll, &event) == 0;
 }
 
-/* Another thread is inside, perhaps for as long as a disk takes, and what is ready is for who comes next. A loop would dispatch
- * again at once, and keep a processor busy until then. The second look takes what is hidden off the kernel's list of what was
- * ready: to show it is an edge then. */
+/* Another thread is inside, perhaps for as long as a disk takes. Until it leaves, nobody can handle what is ready, and an event
+ * loop that is told of it dispatches again and again. The second epoll_wait() removes the pump's set from the kernel's list of
+ * ready descriptors: otherwise an edge-triggered loop would not be woken when the set is shown again. */
 void pump_hide_locked(struct pump *pump)
 {
     struct epoll_event ready[2];
@@ -109,8 +109,8 @@ void pump_hide_locked(struct pump *pump)
         epoll_wait(pump->shown, ready, 2, 0);
 }
 
-/* The kernel looks whether something is ready, and wakes who polls the set. If it refuses, the owner of the set has just taken
- * this pump's out, and puts it back itself, with all events. */
+/* The kernel checks whether something is ready, and wakes the threads that poll the set. If the call fails, the owner of that set
+ * has just removed the pump's, and adds it again itself, with all events. */
 void pump_show_locked(struct pump *pump)
 {
     if (pump->hidden)

@@ -177,7 +177,7 @@ static bool find_slot(const struct driver *driver, const mortise_op *op, unsigne
     return which == 0;
 }
 
-/* Beside whose lock the next write is; or whose lock it is. NULL: none of them is left. */
+/* The request whose lock, or the key beside it, is written next. NULL: all have been tried. */
 static const mortise_op *whose_write(const struct replicas *replicas)
 {
     const mortise_op *op = replicas->asked;

@@ -8,9 +8,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* As those of the core, below FD_SETSIZE. A descriptor in the place of another mostly gets another number, because that may be the
- * old number of another client's, for the same file. Not always: the core and each module count for themselves, and numbers that are
- * taken, or that come round again, bring two to the same. */
+/* As those of the core, below FD_SETSIZE. A new descriptor should not get a number that another client's descriptor of the same file
+ * had before, so each request begins at the next number. That is not certain: the core and each module count on their own, and some
+ * numbers are in use or come round again. */
 enum { HIGH = 500, TURNS = 400, LOW = 3 };
 
 /* As high as the limit permits, and not in the place of stdin, stdout or stderr, to which others write, if another is free. */

@@ -338,8 +338,8 @@ static bool count_shared(const mortise_info *info, void *argument)
     return true;
 }
 
-/* One of two shared locks is still at the former master: first with all its keys, and then one of these has left, so nobody can be
- * asked who shares it: that one is told as it was seen. Which of the two the node names first is not known. */
+/* One of two shared locks is still at the former master: first with all its keys. Then one of these has left, so no node can tell
+ * who shares it, and the list has only what it saw of the lock itself. Which of the two the node names first is not known. */
 static void test_list_sharers(void)
 {
     char names[2][48], key[80];

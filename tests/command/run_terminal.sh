@@ -170,7 +170,7 @@ line "\$m run --ttl 20s ${N}a -- sh -c 'sleep 1000 & echo \$! >$DIR/left; sleep 
 sees "it says so" 'is still held: the command has ended'
 type_keys C-z
 sees "the shell sees its job stopped" 'Stopped'
-yes "what is left stands still" until_true stopped "$(cat "$DIR/left")"
+yes "the process that is left is stopped" until_true stopped "$(cat "$DIR/left")"
 yes "all of it" until_true stopped "$(cat "$DIR/left.2")"
 line "fg"
 yes "fg lets it go on" until_true runs_on left

@@ -241,7 +241,7 @@ static void test_extends(void)
     }
 }
 
-/* ---- it lets in somebody who is gone ----------------------------------------------------------------------------------- */
+/* ---- it hands the lock to a client that has ended ---------------------------------------------------------------------- */
 
 /* The place of a shared waiter whose client has been closed. The caller frees it. */
 static redisReply *place_of_nobody(const struct scene *scene)

@@ -177,7 +177,7 @@ static void test_pushed_inside(void)
     close(other);
 }
 
-/* A dispatcher does nothing about the other descriptor once the client closes: it would be told so again and again. */
+/* A dispatch of a client that closes does not read the other descriptor. If that stayed in the set, a loop would never sleep. */
 static void test_other_while_closing(void)
 {
     begin();

@@ -26,7 +26,7 @@ static void finish_loop(void)
     close(loop);
 }
 
-/* Dispatches as long as the loop is told to. Returns how often. */
+/* Dispatches until the descriptor is not readable. Returns how often. */
 static int go_round(void)
 {
     enum { MANY = 100 };

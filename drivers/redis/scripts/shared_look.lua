@@ -17,7 +17,7 @@ for i = 1, #all, 2 do
     found[#found + 1] = {all[i], share.left(all[i]), note, tonumber(string.match(note, '^%d+')) or 0}
 end
 table.sort(found, function(a, b) return a[4] < b[4] end)
-local waiters = redis.pcall('llen', ARGV[2]) -- who has no queue may lack the right
+local waiters = redis.pcall('llen', ARGV[2]) -- a client with `queue = no` may lack the right
 local out = {now, state == 'broken' and -1 or share.count and share.permits or 0, type(waiters) == 'number' and waiters or 0}
 for _, each in ipairs(found) do
     for i = 1, 3 do

@@ -1,7 +1,7 @@
 -- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox; if that one asks to share, then to
 -- those behind it who do, as long as there is room. `place` is the first, popped already. Passed over: places that are not
 -- fresh; inboxes that nobody listens to; and all who ask to share, if this user may not make the first of them a holder. These
--- are told to ask again (token 0), because the lock may be free. A sharing place that is refused for another reason is told the same.
+-- get a message to ask again (token 0), because the lock may be free. So does a sharing place that is refused for another reason.
 -- take(place, token) makes the lock, or returns an error. Who asks this, `self`, is not given it: the others
 -- before it were passed over. True: it is another's now; else it is nobody's. And true: `self` was the next, and its place is
 -- taken out.
