@@ -15,8 +15,8 @@
  * which may use `driver_data`, `next` and `previous`. The driver completes it exactly once, with host->complete or
  * host->fail, at any time, in any of the serialised calls, `start` included. Completion only queues the op: the
  * issuer's `done` runs after the module call has returned, so no completion re-enters a module. After completion the
- * driver must not touch the op. (A plugin can re-enter the module below from its functions `news` and `waiting`, and must
- * not: see there.)
+ * driver must not touch the op. (The functions `news` and `waiting` of a plugin could re-enter the module below, but must
+ * not: see their comments.)
  *
  * TIMES are int64_t nanoseconds of CLOCK_BOOTTIME from host->now() (`_ns`), or durations in milliseconds (`_ms`).
  * A driver uses no other clock for anything that decides a deadline.
@@ -24,10 +24,10 @@
  * VERSIONS. The core compares the first fields of the module's table with its own build before it uses the module, and
  * refuses a module that it cannot serve (CONFIG; the message names the field).
  * - magic, abi and option_size must be equal.
- * - module_size, op_size and info_size may be smaller, up to `close`, `emitted` and `waiters`: such a module is older than
- *   the core. Fields are added at the end only. Functions that the module does not have are NULL. Ops and infos have
- *   fields that it does not know: a driver ignores them. So a new field comes with a capability, and the core does not
- *   use it with a module that does not set the capability, or is too old to mean it.
+ * - module_size, op_size and info_size may be smaller, but must include `close`, `emitted` and `waiters`: such a module is
+ *   older than the core. Fields are added at the end only. Functions that the module does not have are NULL. Ops and infos
+ *   have fields that an older driver does not know and ignores. So each new field comes with a capability: the core uses the
+ *   field only with a module that sets this capability and is new enough to mean it.
  * - A larger size is refused: the module was built for a newer Mortise.
  * - A plugin must have the op_size and info_size of the core, because it makes ops and infos for other modules.
  * Only the core makes mortise_host, mortise_open_args, mortise_event and mortise_below. They grow at the end; read a field
@@ -128,14 +128,14 @@ enum {
     MORTISE_OP_BREAK = 1u << 2,  /* RELEASE: by token, for operators */
     MORTISE_OP_DOWNGRADE = 1u << 3, /* RENEW: exclusive becomes shared; RELEASE: a downgrade may have been executed */
     MORTISE_OP_DEAD = 1u << 4, /* RELEASE: of a claim that another client asked for or held, whose process has ended. Look
-                               * for it in the server, also for its place in a queue; `sure` is about this client's
+                               * in the server for the claim and for its place in a queue; `sure` is about this client's
                                * requests only. A driver that keeps all it needs in the server can ignore the flag */
     MORTISE_OP_NEXT = 1u << 5, /* ACQUIRE: this client holds the name, exclusively, and this is its next caller. A driver may
                                * keep the op for a few milliseconds, to send it together with the RELEASE */
-    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: for a queue that has been answered BUSY since it last got the name; a repeat may
-                               * have it too. A driver that is not told when a name becomes free may keep the op until its
-                               * next look is due. It must not keep an op without the flag, whose caller has asked for
-                               * nothing yet */
+    MORTISE_OP_AGAIN = 1u << 6 /* ACQUIRE: the process's queue for this name has been answered BUSY since it last got the
+                               * name; a repeat may have the flag too. If the server does not notify the driver when a name
+                               * becomes free, the driver may keep the op until its next look is due. It must not keep
+                               * an op without the flag, because the caller of such an op has asked for nothing yet */
 };
 
 typedef struct mortise_op mortise_op;
@@ -225,14 +225,14 @@ struct mortise_host {
      * alone, and not to the plugin's `news`. */
     void (*news_all)(mortise_host *host);
     /* Calls run(ctx of the module, argument) soon, in the pump. Any thread, including threads of a client library. If there is
-     * no memory for it, the call is lost, and only the log says so: what must not be missed is looked for in `turn` too, by
-     * an instant that `interest` names. */
+     * no memory for it, the call is lost, and only the log says so. So if an event must not be missed, also look for it in
+     * `turn`, by an instant that `interest` returns in *due_ns. */
     void (*post)(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument);
-    /* Call it before you close a descriptor that `interest` has named. */
+    /* Call it before you close a descriptor that `interest` has returned. */
     void (*closing)(mortise_host *host, int fd);
     /* Logs one line (to stderr, or nowhere: `log` in the config). Any thread. It never waits for the reader of
      * stderr: a thread of the library writes the lines. If its buffer is full, lines are dropped and counted. Levels
-     * are those of syslog: 3 error, 4 warning, 6 info. What is above 6 (debug) is written nowhere. Never log secrets. */
+     * are those of syslog: 3 error, 4 warning, 6 info. Lines above level 6 (debug) are not written. Never log secrets. */
     void (*log)(mortise_host *host, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
     /* Fills `bytes` with size random bytes. */
@@ -241,33 +241,33 @@ struct mortise_host {
     const char *(*quote)(const char *name, size_t name_len, char *buffer, size_t size);
 
     /* Plugins: loads and opens the module of a config section ("redis", "redis:old") below this module. Only inside
-     * `open`. News of the lower module goes to this module's `news` function. A doubt of the lower module goes to the core,
-     * as one of all claims, because its name need not be one of the core's: the core renews all claims through this
-     * module. So answer a RENEW by what the modules below say, never from memory. The core does not know the claims
-     * that this module made for itself: it renews only its own. The core closes the lower module after this
-     * module's close. */
+     * `open`. News of the lower module goes to this module's `news` function. A doubt of the lower module goes to the core.
+     * The core takes it for a doubt of all claims, because the lower module may use names that the core does not know, and
+     * renews all claims through this module. So answer a RENEW by what the modules below say, never from memory. The core
+     * renews only its own claims, not those that this module made for itself. The core closes the lower module after
+     * this module's close. */
     mortise_status (*open_below)(mortise_host *host, const char *section,
                                  mortise_below **below, mortise_error *error);
 
     /* Looks up a host name or numeric address, and a port number (stream sockets), on a thread of the core, because
      * a resolver may block for minutes. `resolved` is called once, in a later call of the pump, unless the module is closed
      * first. False: out of memory or threads; `resolved` will not be called. Each look-up has a thread of its own until the
-     * resolver answers, and nothing bounds their number: do not start another one of a name while one is under way. */
+     * resolver answers, and nothing bounds the number of threads: while a look-up of a name runs, do not start another. */
     bool (*resolve)(mortise_host *host, const char *node, const char *port,
                     mortise_resolved resolved, void *argument);
     /* Reports that the state of the claim on `name` (as in op->name) may have changed: it may be lost, in danger, or
      * safe again. The core renews it now, without waiting until the renewal is due, to find out. (If the claim is
      * to end, the core sends its release instead.) Does no harm if nothing has changed.
      * name NULL: all claims, for example because the server is a different one. From a module below a plugin every
-     * doubt is taken for one of all claims. Many doubts in one call of such a module are one; one in each of many calls is as
-     * many, so gather those of which no loss is known. */
+     * doubt is taken for one of all claims. Doubts within one call of such a module are merged into one, but doubts in
+     * different calls are not: gather the doubts of claims that are not known to be lost. */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
     /* Reports that the backend has answered this acquire, which the module keeps: it has to wait for its turn. An op that waits
      * may not be completed for hours; without the report, that time would be taken for a part of an outage that began with the
      * failures of the tries before it (`unreachable_timeout`). Call it for each such answer, however many
-     * there are for an op; but only for an answer, not because a connection is there. What answers BUSY does not need it.
-     * A plugin calls it for the op that it was given, if that waits for one that the plugin made (`waiting` below). A core that
-     * accepts a module whose table has `waiting` has this function too. */
+     * there are for an op; but only for an answer, not because a connection is there. A driver that answers BUSY need not
+     * call it. If the core's op waits for an op that a plugin made, the plugin calls it for the core's op (`waiting` below).
+     * A core that accepts a module whose table has `waiting` has this function too. */
     void (*waiting)(mortise_host *host, mortise_op *op);
 };
 
@@ -430,15 +430,15 @@ typedef struct mortise_module {
     /* Returns the capabilities of this instance, if its config removes some. Any thread. */
     uint32_t (*capabilities_of)(void *ctx);
     /* A caller begins (ends) to wait for `name`: between the two, call host->news when the name is released. Once the
-     * watch is in force, call host->news once, because a release before that would be missed; not needed if the
-     * registration was part of an acquire that returned BUSY. Calls are balanced, one watch per name at a time. But such a
-     * BUSY need not be followed by a watch, nor by an unwatch, if its caller has left meanwhile: what it has registered must end
-     * by itself. */
+     * watch is in force, call host->news once, because a release before that would be missed. That call is not needed if
+     * an acquire that returned BUSY has registered the watch. Calls are balanced, one watch per name at a time. But if the
+     * caller has left after such a BUSY, there may be neither a watch nor an unwatch: what the acquire has registered must
+     * end by itself. */
     void (*watch)(void *ctx, const char *name, size_t name_len);
     void (*unwatch)(void *ctx, const char *name, size_t name_len);
-    /* Plugins: a module below has news of this name. Called inside a call of that module, as `waiting` is: start and cancel
-     * nothing below, and call none of its other functions, but remember what is to be done, and lower *due_ns in `interest`,
-     * so that `turn` does it. host->news, host->complete and host->waiting may be called. */
+    /* Plugins: a module below has news of this name. `news`, like `waiting`, is called inside a call of that module, so do not
+     * call any function of that module: no start, no cancel. Remember the work instead, and lower *due_ns in `interest`, so
+     * that `turn` does it. host->news, host->complete and host->waiting may be called. */
     void (*news)(void *ctx, const char *name, size_t name_len);
     /* Gets every event of the client, in order. Called on any thread, one call at a time, with locks of the core
      * held: return within a microsecond, do not block, and call no function of the core but host->now. */
@@ -450,11 +450,11 @@ typedef struct mortise_module {
     const char *(*namespace_of)(void *ctx);
     /* Plugins: the client closes, all leases have been released, and no further op will be started. Releases what the
      * plugin itself holds in the backend, then completes op: OK, or why something is left. Like any op, it may be
-     * canceled. A plugin that holds nothing passes it on to the module below, if that has this function. */
+     * canceled. A plugin that holds nothing passes the op on to the module below, if that module has this function. */
     void (*leave)(void *ctx, mortise_op *op);
-    /* Plugins: a module below has called host->waiting for an op that is not the core's. If this plugin made it (op->done says so),
-     * the plugin calls host->waiting for its own op that depends on it, if there is one; else it calls that for the same op. Called
-     * inside a call of that module: see `news`. */
+    /* Plugins: a module below has called host->waiting for an op that is not the core's. If this plugin made the op (op->done
+     * says so), it calls host->waiting for the op from above that depends on it, if there is one. If another plugin made the
+     * op, this plugin calls host->waiting for the same op. Called inside a call of the module below: see `news`. */
     void (*waiting)(void *ctx, mortise_op *op);
 } mortise_module;
 
@@ -467,7 +467,7 @@ typedef struct mortise_module {
 
 /* extern, so that the compiler checks a module's definition against it. */
 MORTISE_API extern const mortise_module mortise_module_v1;
-#define MORTISE_MODULE_SYMBOL "mortise_module_v1" /* what the core looks for in the file */
+#define MORTISE_MODULE_SYMBOL "mortise_module_v1" /* the symbol that the core looks up in the file */
 
 #ifdef __cplusplus
 }

@@ -14,21 +14,21 @@
  * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
  *
  * Handles. mortise_client and mortise_lease are opaque handles, not addresses. The library recognises a
- * handle that was closed or released and refuses it (CLOSED, INVALID). The same handle may come again after 2^31
- * further acquires: do not keep spent handles, and do not use them as keys, for hours.
+ * handle that was closed or released and refuses it (CLOSED, INVALID). A handle's value may be reused after 2^31
+ * further acquires: do not keep spent handles for hours, nor use them as keys for hours.
  *
  * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
  * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0), and a struct
  * that begins with `size` stays as it was. A call with bad arguments returns MORTISE_INVALID and does nothing.
  *
  * Structs. A struct that may grow begins with `size`: the side that owns the memory sets it to the sizeof of its build,
- * and the other side reads and writes no more than that. Fields are added at the end only. Options with a field that
- * this library does not know, and that is not zero, are refused (INVALID), because ignoring the field could grant
- * a different kind of lock. Fields of a result that the library does not know stay as they are. A struct without
- * `size` never changes its size or the place of a field: it has a reserve, which the library sets to zero.
+ * and the other side reads and writes no more than that. Fields are added at the end only. If options have a field that
+ * this library does not know, and the field is not zero, the library refuses them (INVALID), because ignoring the field
+ * could grant a different kind of lock. The library does not change fields of a result that it does not know. A struct
+ * without `size` never changes its size or the place of a field: it has a reserve, which the library sets to zero.
  *
- * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is suspended, and so do
- * waits. But a call that sleeps may notice late that its wait is over, by at most as long as the machine was suspended.
+ * Times. Durations are int64_t milliseconds (`_ms`). Time in which the machine is suspended counts, for the deadlines of
+ * leases and for waits. But a call that sleeps may notice late that its wait is over, by at most the time of the suspension.
  *
  * fork. After fork() a client belongs to the parent. In the child, every call on it returns
  * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files. */
@@ -43,8 +43,8 @@
 extern "C" {
 #endif
 
-#define MORTISE_VERSION_MAJOR 0 /* of these headers, as mortise_version() of the library */
-#define MORTISE_VERSION_MINOR 2 /* before 1.0, another minor version is another ABI */
+#define MORTISE_VERSION_MAJOR 0 /* the version of these headers; mortise_version() returns the library's */
+#define MORTISE_VERSION_MINOR 2 /* before 1.0, each minor version has an ABI of its own */
 #define MORTISE_VERSION_PATCH 0 /* compatible corrections */
 
 #if defined(__GNUC__) && !defined(MORTISE_API)
@@ -177,14 +177,15 @@ typedef enum mortise_lease_state {
 
 /* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at a
  * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
- * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
+ * always reported. If another thread has released the lease meanwhile, calls on it do what they do for any released lease.
  * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
- * or UNREACHABLE. There are three exceptions, in which an on_state of that lease may still run on another thread. A release
- * inside a callback (of any client, or that of mortise_on_log()) does not wait for it, because two such callbacks could
- * wait for each other: in that case, use mortise_on_state_runs(). A release does not wait for an on_state that closes the
- * client, because that close waits for the release: a close on another thread returns CLOSED, and not CLOSING, when it is
- * over. And a release that returns INVALID or CLOSED waits for nothing: the release or close that came before it has the
- * lease, and waits (unless it was inside a callback). */
+ * or UNREACHABLE. There are three exceptions, in which an on_state of that lease may still run on another thread:
+ * - The release is called inside a callback (of any client, or that of mortise_on_log()). It does not wait for on_state,
+ *   because two such callbacks could wait for each other. Use mortise_on_state_runs() in that case.
+ * - The on_state closes the client. The release does not wait for it, because that close waits for the release. When
+ *   mortise_close() on another thread returns CLOSED, and not CLOSING, the on_state is over.
+ * - The release returns INVALID or CLOSED. It waits for nothing, because an earlier release or close has ended the lease;
+ *   that earlier call waits (unless it was made inside a callback). */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
@@ -221,9 +222,9 @@ typedef struct mortise_options {
                         * has no `permits`. All holders of a name must give the same number (else INVALID) */
 } mortise_options;
 
-/* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
- * enclosing block. The config decides what is not named, as if options were NULL: without wait_ms, the call waits as
- * the config's `wait` says; .wait_ms = 0 tries once. In a struct that you fill yourself, wait_ms 0 tries once too.
+/* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that live as long as the
+ * enclosing block. Fields that you do not name get their defaults, as if options were NULL: without wait_ms, the call
+ * waits as the config's `wait` says; .wait_ms = 0 tries once. In a struct that you fill yourself, wait_ms 0 tries once too.
  * The macro works inside functions. (It sets .wait_ms twice; compilers warn about that, so it hides the warning.) */
 #ifdef __GNUC__
 #define MORTISE_OPTIONS(...)                                                                        \
@@ -252,12 +253,13 @@ typedef struct mortise_options {
  * other defaults apply. Returns OK when the lease is held, or:
  * BUSY: held by another (only if the call tries once).
  * TIMEDOUT: the wait ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
- *    for this call yet (the message says "timed out"): it is slow, or it was asked for other callers of this process first.
- * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or a request had failed, and no answer had come since, when
- *    the wait ended. No request was sent, or none had a lasting effect, and none is under way.
- * INDETERMINATE: you do not hold the lock, but a request may have been executed, or may be yet. Its answer was lost; or had not
- *    come when a try ended, or a wait in which a request had failed (else that is TIMEDOUT); or it came too late for the
- *    lease. Also if it is unknown whether a request was sent.
+ *    for this call yet (the message says "timed out"): it is slow, or the requests of other callers of this process came first.
+ * UNREACHABLE: the backend was unusable for `unreachable_timeout`; or the wait ended after a request had failed, and before
+ *    another one was answered. No request was sent, or none had a lasting effect, and none is under way.
+ * INDETERMINATE: you do not hold the lock, but a request may have been executed, or may still be executed. Its answer was
+ *    lost, came too late for the lease, or had not come when the call ended. (The last is INDETERMINATE only for a call that
+ *    tries once, or if a request had failed during the wait; otherwise it is TIMEDOUT.) The call also returns INDETERMINATE
+ *    if it is unknown whether a request was sent.
  * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
  * BACKEND: the backend refused the request. CONFIG: the server, or what is stored there, does not fit the config.
  * NOTSUP, INVALID, CLOSED, FORKED.
@@ -294,8 +296,8 @@ MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_
 typedef void (*mortise_release_callback)(mortise_status status, const mortise_error *error,
                                          void *user_data);
 
-/* Like mortise_release_nowait(), but the outcome comes by a callback, also if it is known at once. If the backend does not
- * answer, the callback gets INDETERMINATE or UNREACHABLE after about `unreachable_timeout`; mortise_close() does not wait
+/* Like mortise_release_nowait(), but the callback always gets the outcome, also if it is known at once. If the backend does
+ * not answer, the callback gets INDETERMINATE or UNREACHABLE after about `unreachable_timeout`; mortise_close() does not wait
  * for longer either.
  * OK: the handle is invalid, and the callback is called once, possibly before this call returns.
  * NOMEM: the lease is unchanged. INVALID (NULL too), CLOSED, FORKED. The callback is called after OK only. */
@@ -307,11 +309,11 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
  * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS), and waits for the answer. It never makes a lease shorter.
  * OK: the deadline has moved. LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`, or in a sixth of the time that the lease had left when it
- *    was last acquired or extended; INDETERMINATE also if `migrate`, phase both, has extended it on one side, and the other
- *    side refuses that ttl. You hold the lease until its deadline as before, but the backend may keep the name for you for
- *    longer. The lease is SUSPECT until the backend answers that you hold it: to a call, to the library's next renewal, if it
- *    has any, or when the library checks the claim after it has reconnected. You may call again. If the lease is lost at its
- *    deadline, the library releases what the backend may still keep.
+ *    was last acquired or extended. INDETERMINATE also if the plugin `migrate`, in its phase `both`, has extended the lease on
+ *    one side, and the other side refuses that ttl. You hold the lease until its deadline as before, but the backend may keep
+ *    the name for you for longer. The lease is SUSPECT until the backend answers that you hold it: to another call, to the
+ *    library's next renewal (if it renews this claim at all), or to the check after a reconnection. You may call again. If
+ *    the lease is lost at its deadline, the library releases what the backend may still keep.
  * BACKEND: the backend refused; the deadline is as before. INVALID: not a lease; a lease that the library renews; a ttl that
  *    the driver does not take (`max_ttl` of redlock); or another thread extends or releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
@@ -330,21 +332,21 @@ MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error
 
 /* Acquires n names (1 to MORTISE_MANY_MAX), all or none, with the same options. leases: room for n; leases[i] is that of
  * names[i]; on failure all are NULL (if names is NULL or n is out of range, nothing is written). wait_ms is the limit for all
- * names together. Callers that want some of the same names do not block each other for ever, because each waits for a name only
- * while it holds names that are smaller (byte by byte); so acquire names that belong together in one call, not in one after
- * the other.
- * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names: it may
- * be nearly over when the call returns OK. Look at mortise_remaining_ms().
+ * names together. Two calls that want some of the same names never block each other forever, because a call waits for a name
+ * only while all names that it holds are smaller (byte by byte). So acquire names that belong together in one call, not one
+ * after the other.
+ * With no_renew or max_hold_ms, the time of a lease counts from its own grant, also while the call waits for other names. So
+ * that time may be nearly over when the call returns OK: look at mortise_remaining_ms().
  * on_state is called for a lease only once the call has all of them. If a lease is already SUSPECT then, on_state may be called
  * just before the call returns.
- * Returns the statuses of mortise_acquire(); the message says which name failed, but not of a lease that was lost while others
- * were missing. It returns INDETERMINATE, and not UNREACHABLE, if one name was unreachable and a request for another name may
- * have been executed, or may still be. INVALID: also if a name is given twice. The leases that a call has when it fails are
- * released in the background, as by mortise_release_nowait(). */
+ * Returns the statuses of mortise_acquire(). The message says which name failed, except if a lease was lost while the call
+ * waited for other names. If one name was unreachable, and a request for another name may have been executed or may still be
+ * executed, the call returns INDETERMINATE. INVALID: also if a name is given twice. A call that fails releases the leases that
+ * it has in the background, like mortise_release_nowait(). */
 MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
                                                 size_t n, const mortise_options *options,
                                                 mortise_lease **leases, mortise_error *error);
-/* Releases n leases at the same time and waits for all answers, like mortise_release() of each; NULL ones are left out.
+/* Releases n leases at the same time and waits for all answers, like mortise_release() of each; NULL ones are skipped.
  * All handles are invalid afterwards. Returns OK, or the first failure in the order of the leases. */
 MORTISE_API mortise_status mortise_release_many(mortise_lease *const *leases, size_t n,
                                                 mortise_error *error);
@@ -375,7 +377,7 @@ MORTISE_API mortise_lease_state mortise_state(mortise_lease *lease);
 /* Returns the milliseconds until the current deadline, or 0 if the lease is lost. As cheap as mortise_state(). */
 MORTISE_API int64_t mortise_remaining_ms(mortise_lease *lease);
 /* Returns the fencing token (>0), or 0 if the driver has no `fencing` or the handle was released. Leases of the same
- * owner that are held together have the same token; so have leases that were handed over within the process. */
+ * owner that are held together have the same token. A lease that was handed over within the process keeps its token. */
 MORTISE_API uint64_t mortise_token(mortise_lease *lease);
 /* Writes the owner: the given one, or the grant id (32 hex digits) if none was given. Writes at most size bytes,
  * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was
@@ -408,17 +410,18 @@ MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const c
 MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
 
 /* For event loops. From the first call on, callbacks begin only in mortise_dispatch(), not on a thread of the library. The call
- * does not wait for one that runs there already: make it before the first acquire. Returns a descriptor that polls
- * readable when mortise_dispatch() has something to do; it may be polled edge-triggered, too, if mortise_dispatch() is
- * called at each edge. The client owns it; never read from it.
+ * does not wait for a callback that already runs on such a thread, so call it before the first acquire. Returns a descriptor
+ * that polls readable when mortise_dispatch() has something to do; it may be polled edge-triggered, too, if mortise_dispatch()
+ * is called at each edge. The client owns it; never read from it.
  * On failure returns -1. Sets *status (may be NULL) to OK, CLOSED, FORKED, NOMEM or INVALID (not a client). Leases are
  * renewed even if the program does not call mortise_dispatch(). */
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
 /* Does all work that is ready, without waiting for a server (with `sqlite` that work may wait for the disk), and runs callbacks
  * on this thread: at least those that were due at the call, unless another thread runs one. Callbacks of a client run one at
- * a time, so this call then returns without the others: that thread runs those that were due when it began, and the
- * descriptor stays readable while any are left. Nor does it wait for another thread that is at work in the driver: what is
- * ready for the driver waits then, and the descriptor is not readable for it until that thread has come back.
+ * a time, so in that case this call returns without running the others: the other thread runs those that were due when it
+ * began, and the descriptor stays readable while any are left. This call does not wait for a thread that is inside the driver
+ * either: work that is ready for the driver then waits, and does not make the descriptor readable until that thread has left
+ * the driver.
  * Returns the number of callbacks that ran, or a negative status: CLOSED, FORKED, DEADLOCK (inside a callback),
  * INVALID (before mortise_fd()). While the client is being closed, and after mortise_close() has returned CLOSING, it
  * runs the remaining callbacks. */
@@ -466,15 +469,15 @@ MORTISE_API mortise_status mortise_holders(mortise_client *client, const char *n
 
 /* For operators: ends the claim of another holder if it has this token. Its lease becomes LOST at its next renewal or
  * at its deadline. OK. NOTOWNER: the name is held under another token, so the holder has changed. LOST: nobody holds
- * the name. INDETERMINATE: there was no answer in `unreachable_timeout`, or it was lost, and the claim may have ended, or may
- * end yet: mortise_inspect() shows it. UNREACHABLE: nothing was done. NOTSUP. */
+ * the name. INDETERMINATE: no answer came within `unreachable_timeout`, or the answer was lost. The claim may have ended, or
+ * may still end: mortise_inspect() shows it. UNREACHABLE: nothing was done. NOTSUP. */
 MORTISE_API mortise_status mortise_break(mortise_client *client, const char *name, uint64_t token,
                                          mortise_error *error);
 
-/* Checks that the backend answers. OK: text is one line about it (name, version, address), and what
- * the driver found out about its settings, and the library about the config file, each after " | risk: " or
- * " | note: ". What does not fit into size bytes, including the NUL, is cut off: give it MORTISE_PING_SIZE. With size 0
- * text may be NULL. */
+/* Checks that the backend answers. OK: text is one line about the backend (name, version, address). Findings follow in the
+ * same line, each after " | risk: " or " | note: ": those of the driver about the backend's settings, and those of the
+ * library about the config file. Text that does not fit into size bytes, including the NUL, is cut off: pass
+ * MORTISE_PING_SIZE bytes. With size 0 text may be NULL. */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
 
@@ -483,8 +486,7 @@ MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size
  * phase of a migration.
  *
  * Reads at most *size bytes into buffer. OK: *size is the record's whole length (if it is more than you gave, the
- * record was truncated) and *version its version (>0). If there is no such record, both are 0. NOTSUP, UNREACHABLE, …
- * */
+ * record was truncated) and *version its version (>0). If there is no such record, both are 0. NOTSUP, UNREACHABLE, … */
 MORTISE_API mortise_status mortise_record_read(mortise_client *client, const char *name,
                                                void *buffer, size_t *size, uint64_t *version,
                                                mortise_error *error);
@@ -542,14 +544,14 @@ MORTISE_API int64_t mortise_default_wait_ms(mortise_client *client);
 MORTISE_API const char *mortise_config_source(mortise_client *client);
 
 /* Counters since mortise_open(). Each is exact, but they are not all read at the same instant. mortise_acquire_many() counts
- * for each name, and each time that it asks for it. */
+ * as one acquire for each name, and again each time that it tries the same name again. */
 typedef struct mortise_stats {
     size_t size;              /* sizeof(mortise_stats), set by the caller */
     uint64_t acquires;        /* acquires that succeeded */
     uint64_t waits;           /* of these, the ones that waited behind others, as far as the core knows */
     uint64_t wait_ns;         /* the sum of their waiting times */
     uint64_t failures;        /* acquires that failed after they had asked for the name; not those that were refused at
-                               * once, for their options, say, or as a DEADLOCK */
+                               * once, for example because of their options, or as a DEADLOCK */
     uint64_t handovers;       /* leases passed on within the process */
     uint64_t releases;
     uint64_t renewals;        /* answered with success */
@@ -601,8 +603,8 @@ typedef void (*mortise_log_callback)(int level, const char *line, void *user_dat
  * `log = none` in its config logs nothing.
  * Threads: the callback runs on a thread of the library that only writes log lines, one call at a time, with no lock held.
  * It may call every function of the library. While it blocks, lines wait; lines that do not fit into the buffer (64 KiB)
- * are dropped and counted. When mortise_on_log() returns, the callback before does not run and will not be called, so
- * do not call mortise_on_log() under a mutex that this callback takes. (Inside the callback itself it does not wait.)
+ * are dropped and counted. When mortise_on_log() returns, the previous callback does not run and will not be called again, so
+ * do not call mortise_on_log() under a mutex that the previous callback takes. (Inside that callback it does not wait.)
  * mortise_close() waits up to 200 ms for the last lines, and the exit of the program up to 1 s. A child after fork keeps
  * the callback. */
 MORTISE_API void mortise_on_log(mortise_log_callback callback, void *user_data);

@@ -20,11 +20,11 @@
  * -fno-exceptions, value() of a failure ends the program.
  *
  * GUARDS (client, lease) can be moved, not copied. A moved-from or empty guard behaves like the handle NULL (INVALID,
- * LOST, 0), but its release is INVALID. Destructors release and close, and ignore the result: call release() if the result matters. A lease may
- * outlive its client; it is lost then. As with any C++ object, only one thread at a time may use an object, but several
- * threads may call its const functions, so one client serves all threads. client::close() may also be called while
- * other threads use that client: it ends their waits. Assignment to a lease releases the old lease *after* the new one
- * was acquired.
+ * LOST, 0), but its release is INVALID. Destructors release and close, and ignore the result: call release() if the result
+ * matters. A lease may outlive its client; it is lost then. As with any C++ object, only one thread at a time may use an
+ * object, but several threads may call its const functions, so one client serves all threads. client::close() may also be
+ * called while other threads use that client: it ends their waits. Assignment to a lease releases the old lease *after* the
+ * new one was acquired.
  *
  * CALLBACKS (on_state, acquire_async) stay alive until nothing can call them any more, wherever the lease is released,
  * also inside the callback itself. They must not throw: that ends the program (std::terminate). ~lease and release()
@@ -128,7 +128,7 @@ namespace detail {
 
 } // namespace detail
 
-/* A T, or the error. error() of a success and * of a failure are undefined behaviour. */
+/* A T, or the error. Calling error() on a success, or * on a failure, is undefined behaviour. */
 template <class T> class [[nodiscard]] result {
 public:
     result(T value) : either_(std::in_place_index<0>, std::move(value)) {}
@@ -380,7 +380,8 @@ public:
     /* The same for the ttl that it was acquired with. */
     result<void> extend() { return extend_ms(0); }
 
-    /* There is a lease here, held or lost: not moved from, not released. held() says whether you hold the lock. */
+    /* True: this object has a lease, held or lost; it was neither moved from nor released. held() says whether you hold the
+     * lock. */
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
     /* Like mortise_release(); the lease is empty afterwards. */
@@ -496,7 +497,7 @@ public:
     leases &operator=(const leases &) = delete;
     ~leases() { end(nullptr); }
 
-    /* There are leases here, held or lost: not moved from, not released. */
+    /* True: this object has leases, held or lost; it was neither moved from nor released. */
     explicit operator bool() const noexcept { return !all_.empty(); }
     std::size_t size() const noexcept { return all_.size(); }
     /* In the order of the names that were given. */
@@ -534,7 +535,7 @@ private:
     }
     void add(lease &&one)
     {
-        handles_.resize(all_.size() + 1); /* what may throw comes first */
+        handles_.resize(all_.size() + 1); /* first, because it may throw */
         all_.push_back(std::move(one));
         handles_.back() = all_.back().handle();
     }
@@ -546,7 +547,7 @@ private:
         handles_.erase(handles_.begin() + place);
         return one;
     }
-    /* Releases them in their order, at most so many at the same time, and returns the first failure. */
+    /* Releases the leases in their order, a limited number of them at the same time, and returns the first failure. */
     mortise_status end(mortise_error *why, std::size_t at_once = SIZE_MAX) noexcept
     {
         std::vector<mortise_lease *> handles = std::move(handles_);
@@ -561,13 +562,13 @@ private:
                 spent[i].retire(status);
             if (first == MORTISE_OK && status != MORTISE_OK) {
                 first = status;
-                why = nullptr; /* it tells of the first failure */
+                why = nullptr; /* it describes the first failure */
             }
         }
         return first;
     }
 
-    std::vector<mortise_lease *> handles_; /* of all_, for C: nothing is allocated at the end */
+    std::vector<mortise_lease *> handles_; /* of all_, for C: the release allocates nothing */
     std::vector<lease> all_;
 };
 
@@ -651,8 +652,8 @@ public:
      * close_timeout at most (twice that with fd()). A callback that takes longer continues after this, with what it
      * captured, and a little memory is never freed. To find out, call close(): it returns CLOSING.
      *
-     * Not with fd() inside a callback of another client, while something of this one is under way: a callback may not
-     * dispatch, so callbacks that are not yet delivered are never called. Destroy it after dispatch() has returned. */
+     * With fd(), do not destroy a client inside a callback of another client while this one has work under way: a callback
+     * may not dispatch, so callbacks that are not yet delivered are never called. Destroy it after dispatch() has returned. */
     ~client()
     {
         if (home_)
@@ -896,13 +897,13 @@ private:
         }
         if (wanted.zero)
             return zero_in_name();
-        /* All memory comes first: what is held must not be lost for want of it. */
+        /* Allocate all memory first: leases that are held must not be lost because memory is short. */
         leases got;
         got.handles_.resize(names.size());
         got.all_.reserve(names.size());
         std::vector<std::shared_ptr<detail::watcher>> told(names.size());
         for (auto &one : told)
-            if (wanted.told) /* each lease retires a watcher of its own, which keeps the common one */
+            if (wanted.told) /* each lease retires its own watcher, which keeps the common one alive */
                 one = std::make_shared<detail::watcher>(
                     [common = wanted.told](lease_view, mortise_lease_state) {});
         mortise_error why;

@@ -61,12 +61,13 @@ private:
     options how_;
 };
 
-/* The leases that an object holds, all of one name, and the thread that acquired each. Those that are left are released in
- * the end. */
+/* The leases that an object holds, all of one name, and the thread that acquired each. The destructor releases those that are
+ * left. */
 class held_leases {
 public:
-    /* With `postgres` and `mysql` all leases of a name are in one row. Of the requests that change it at the same time one
-     * succeeds, and the others try again: the work for all at once would grow with the square of their number. */
+    /* With `postgres` and `mysql` all leases of a name are in one row. If several requests change the row at the same time, one
+     * succeeds and the others try again. So releasing all at once would cost work that grows with the square of their
+     * number. */
     static constexpr std::size_t released_at_once = 8;
 
     held_leases() = default;
@@ -81,7 +82,7 @@ public:
     }
     void add(lease &&one)
     {
-        threads_.resize(all_.size() + 1); /* what may throw comes first */
+        threads_.resize(all_.size() + 1); /* first, because it may throw */
         all_.add(std::move(one));
         threads_.back() = std::this_thread::get_id();
     }
@@ -91,7 +92,7 @@ public:
     {
         return threads_[index] == std::this_thread::get_id();
     }
-    /* The first one of this thread; size(): there is none. */
+    /* Returns the index of the first lease of this thread; size(): it has none. */
     std::size_t mine() const noexcept
     {
         std::size_t index = 0;
@@ -104,11 +105,11 @@ public:
         threads_.erase(threads_.begin() + static_cast<std::ptrdiff_t>(index));
         return all_.take(index);
     }
-    /* Takes so many, those of this thread first, and of them the oldest. There must be as many. */
+    /* Takes `count` leases: those of this thread first, then others, the oldest first. There must be as many. */
     leases take_some(std::size_t count)
     {
         leases taken;
-        taken.reserve(count); /* what may throw comes first */
+        taken.reserve(count); /* first, because it may throw */
         for (bool own : {true, false})
             for (std::size_t i = 0; i < size() && taken.size() < count;)
                 if (is_mine(i) == own)
@@ -210,8 +211,8 @@ private:
  * processes. All of them must give the same number (else acquire throws INVALID while another number is in force). Needs
  * the capability `permits`.
  *
- * What an object has acquired it releases, at the latest in its destructor; and a permit whose process dies comes back
- * after its ttl. So, unlike a std::counting_semaphore, it cannot be released without having been acquired. */
+ * An object releases the permits that it has acquired, at the latest in its destructor. If a process dies, its permits are
+ * free again after their ttl. So, unlike with a std::counting_semaphore, a permit that was not acquired cannot be released. */
 class semaphore {
 public:
     /* how: ttl, on_state and so on, for each permit. */
@@ -238,9 +239,9 @@ public:
     {
         return add(detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
     }
-    /* Releases `update` of the permits that this object has, those that this thread acquired first, and of them the oldest,
-     * up to eight at the same time; and returns the first failure, as mortise_release_many(). LOST: a permit was not ours until
-     * the end. Any thread may call it. INVALID: the object has fewer; nothing is released. */
+    /* Releases `update` of the permits that this object has: first those that this thread acquired, then others, the oldest
+     * first. Releases up to eight at the same time, and returns the first failure, like mortise_release_many(). LOST: a permit
+     * was not ours until the end. Any thread may call it. INVALID: the object has fewer; nothing is released. */
     mortise_status release(std::ptrdiff_t update = 1)
     {
         if (update == 0)
@@ -269,7 +270,7 @@ private:
         held_.add(std::move(got));
         return true;
     }
-    /* A thread gets its own permits back first, so LOST is told to the thread that lost a permit. */
+    /* A thread releases its own permits first, so the thread that lost a permit gets LOST. */
     leases take(std::ptrdiff_t count)
     {
         std::lock_guard<std::mutex> guard(mutex_);

@@ -1,15 +1,15 @@
-/* witness.h - how a client and a *witness* work together: a process that releases the claims of other processes of its
- * host when they have died. docs/crash.md explains why that is safe. SPDX-License-Identifier: MIT
+/* witness.h - how a client and a *witness* work together. A witness is a process that releases the claims of other
+ * processes of its host when they have died. docs/crash.md explains why that is safe. SPDX-License-Identifier: MIT
  *
  * An application does not need this header: the library talks to `mortise witness` by itself. It is for programs that
  * are witnesses, and for their tests.
  *
  * THE AREA. The client makes a memfd, seals it against shrinking (F_SEAL_SHRINK) and maps it. It begins with a struct
  * mortise_witness_area; slots follow. Each claim of the client has one slot while the backend may hold something of it.
- * The client writes slots under its own lock and never waits for the witness. The witness reads the area with pread()
- * after the process has died, so no page of the client's is mapped in it; it checks its copy.
+ * The client writes slots under its own lock and never waits for the witness. After the process has died, the witness reads
+ * the area with pread() into a copy, and checks the copy. So no page of the client is mapped in the witness.
  *
- * A slot is in one of these states. The client alone changes it; each change but WRITING is one store of one word.
+ * A slot is in one of these states. Only the client changes it; each change except WRITING is one store of one word.
  *
  *   state    | meaning                                                       | what the witness does when the process is dead
  *   ---------|---------------------------------------------------------------|------------------------------------------------
@@ -35,17 +35,17 @@
  *   ***: or the witness has closed its own client of that configuration (docs/crash.md says when).
  *   ****: `ends_ns` has an instant from then on.
  *
- * The holes, step by step. The process dies
- *   - in WRITING: no request of the new id has left, and nothing of the former one is in the backend. The sequence number
- *     is odd, so the witness does not use what is half written.
+ * The critical moments, step by step. If the process dies
+ *   - in WRITING: no request of the new id has left, and nothing of the former id is in the backend. The sequence number
+ *     is odd, so the witness does not use a half-written slot.
  *   - after ASKED was written, before the request leaves: the releases find nothing.
- *   - with a request on its way: it may be executed after a release that found nothing. So ASKED is released again until
- *     the ttl is over (counted from the first release); a claim that is made later than that has ended by itself before it could
- *     matter longer than without a witness.
- *   - between the grant and HELD: as ASKED. It costs some needless requests.
+ *   - with a request on its way: it may be executed after a release that found nothing. So the witness repeats the release
+ *     until the ttl is over, counted from the first release. A request that is executed even later makes a claim that ends
+ *     with its own ttl, as without a witness.
+ *   - between the grant and HELD: as in ASKED, at the cost of some needless requests.
  *   - with a renewal on its way: a renewal of a grant that is gone does nothing (R3).
- *   - with its own release on its way: the second one finds nothing.
- *   - after GONE: FREE is stored when nothing is left that a release could remove, so nothing is missing.
+ *   - with its own release on its way: the witness's release finds nothing.
+ *   - after GONE: the client stores FREE when nothing is left that a release could remove, so no release is needed.
  * A release names the grant id, 128 random bits that are never used twice. So a witness that is late, is started twice,
  * or was stopped for an hour cannot release a successor's claim.
  *
@@ -55,12 +55,12 @@
  *   HELLO    client   the process and its area, as two descriptors (SCM_RIGHTS): a pidfd that the client opened of
  *                     itself, then the area. Text: the configuration
  *   WELCOME  witness  the process is watched
- *   REFUSE   witness  it is not; text: why. The witness closes the connection
- *   BYE      client   the area has no claim any more, and gets none: forget it
+ *   REFUSE   witness  the process is not watched; text: why. The witness closes the connection
+ *   BYE      client   the area has no claim any more, and will get none: the witness forgets it
  *   ASK      anybody  is the process `pid` watched?
  *   TELL     witness  the answer: pid, and the number of its areas
  *
- * The witness acts on the pidfd alone. The end of the connection means nothing: a process may close all descriptors, and a
+ * The witness acts only on the pidfd. The end of the connection means nothing: a process may close all descriptors, and a
  * child of a fork may keep them open. */
 #ifndef MORTISE_WITNESS_H
 #define MORTISE_WITNESS_H
@@ -90,7 +90,7 @@ typedef enum mortise_witness_state {
 typedef struct mortise_witness_area {
     uint32_t magic, version;
     uint32_t slot_size; /* sizeof(mortise_witness_slot) */
-    uint32_t used;      /* no slot from this one on was ever written */
+    uint32_t used;      /* the slot with this index, and all after it, were never written */
     uint32_t reserved[12];
 } mortise_witness_area;
 
@@ -106,9 +106,10 @@ typedef struct mortise_witness_slot {
     uint32_t flags;
     uint32_t permits;
     int64_t ttl_ms;
-    int64_t ends_ns; /* CLOCK_BOOTTIME: twice the ttl after the last renewal; INT64_MAX: no such instant. An ASKED claim is not
-                      * released later. The backend may keep a claim for longer (`zookeeper`: for the session). A close that
-                      * leaves a claim which was never granted sets it, too: to an hour more, the longest session */
+    int64_t ends_ns; /* CLOCK_BOOTTIME: twice the ttl after the last renewal; INT64_MAX: no such instant. After it, an ASKED
+                      * claim is not released. The backend may keep a claim for longer (`zookeeper`: for the session). If a
+                      * close leaves a claim that was never granted, it sets ends_ns too: to twice the ttl and an hour (the
+                      * longest session) after that instant */
     unsigned char grant[MORTISE_WITNESS_GRANT_SIZE];
     uint32_t name_len, owner_len;
     char name[MORTISE_NAME_MAX];   /* with the namespace */
@@ -142,32 +143,35 @@ typedef struct mortise_witness_message {
 
 /* ---- Functions ---------------------------------------------------------------------------------- */
 
-/* As mortise_open(), but the witness of this client is at the other end of `socket`, a connected SEQPACKET socket,
- * whatever the config says, but for `witness = off`, and unless it, or a secret that it names, came out of a pipe, which nobody can
- * read again. The client owns the socket from now on, also if the call fails. */
+/* As mortise_open(), but the witness of this client is at the other end of `socket`, a connected SEQPACKET socket, whatever
+ * other witness the config names. The client has no witness if the config says `witness = off`, or if the config, or a secret
+ * that it names, came out of a pipe: the witness could not read that again. The client owns the socket from now on, also if
+ * the call fails. */
 MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket, mortise_client **client,
                                                   mortise_error *error);
-/* Opens the configuration of a process that may die, for mortise_release_dead(): as mortise_open(), but the client has no
- * observers and no witness of its own, and `require`, which says what that process needs, is not looked at. */
+/* Opens the configuration of a process that may die, for mortise_release_dead(). Like mortise_open(), but the client has no
+ * observers and no witness of its own, and `require` is ignored, because it says what that process needs. */
 MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_client **client, mortise_error *error);
 
-/* Writes the path of the socket at which this client looks for its witness, and returns its length without the NUL. 0: it
- * looks for none; then this writes why, in words ("witness = off"), or "" if the client was closed. Writes at most size
- * bytes, including the NUL. */
+/* Writes the path of the socket at which this client looks for its witness, and returns its length without the NUL. If the
+ * client looks for no witness, returns 0 and writes the reason ("witness = off"), or "" if the client was closed. Writes at
+ * most size bytes, including the NUL. */
 MORTISE_API size_t mortise_witness_path(mortise_client *client, char *buffer, size_t size);
-/* The same of the path at which the configuration says that a witness is, also if this client cannot use one (a URL with a
- * password): a witness there may watch other processes. 0, and "": it says `witness = off`, or the client was opened by
- * one of the functions above. */
+/* The same for the path that the configuration names for a witness, also if this client cannot use a witness (a URL with a
+ * password): a witness there may watch other processes. Returns 0 and writes "" if the configuration says `witness = off`,
+ * or the client was opened by one of the functions above. */
 MORTISE_API size_t mortise_witness_configured(mortise_client *client, char *buffer, size_t size);
-/* A number that is the same if two clients were opened with the same configuration, environment variables included. A
- * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */
+/* Returns a number that is the same for two clients with the same configuration, environment variables included. If the
+ * numbers differ, the witness knows that it has read another configuration than the client, although the file has the same
+ * name. 0: the client was closed. */
 MORTISE_API uint64_t mortise_config_print(mortise_client *client);
 
-/* Whether the backend may hold the name for this client without a lease: for a request that was given up and is not answered, or
- * not undone yet, or for a lease whose release is not over. So a program can tell what it left behind from the lock of another
- * process that has the same host and pid, in another container: ask this before the backend. If the backend refused to undo or
- * release one for good (say, the right to write was taken away), true for every name until the ttl of that one is over.
- * False, too: the client was closed, the process was forked, or `name` is no name. */
+/* Returns whether the backend may hold the name for this client without a lease: because of a request that was given up and
+ * has not been answered or undone yet, or because of a lease whose release is not over. So a program can tell a claim that it
+ * left behind from the lock of another process with the same host and pid (in another container): call this before you ask
+ * the backend. If the backend refused an undo or a release for good (for example, because the right to write was taken away),
+ * the result is true for every name until the ttl of that claim is over. Returns false if the client was closed, the process
+ * was forked, or `name` is not a valid name. */
 MORTISE_API bool mortise_has_remains(mortise_client *client, const char *name);
 
 /* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until
@@ -176,7 +180,8 @@ MORTISE_API bool mortise_has_remains(mortise_client *client, const char *name);
  * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it has nothing of it, or why the release is not
  * certain (UNREACHABLE, …; then the library goes on). It is called once, on the notifier thread or in
  * mortise_dispatch(), with the first answer, or when the ttl is over.
- * OK: the callback will be called. BUSY: many thousand releases are under way; try again later. INVALID: a field of the slot is out of range. NOMEM, CLOSED, FORKED. */
+ * OK: the callback will be called. BUSY: many thousand releases are under way; try again later. INVALID: a field of the slot
+ * is out of range. NOMEM, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_dead(mortise_client *client, const mortise_witness_slot *slot,
                                                 mortise_release_callback callback, void *user_data,
                                                 mortise_error *error);
