@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LONG_WAIT 10   /* times unreachable_timeout */
-#define POLL_MIN_MS 20 /* of a backend that does not tell when a name becomes free */
+#define POLL_MIN_MS 20 /* of a backend that does not report when a name becomes free */
 #define POLL_MAX_MS 250
 #define BACKOFF_MIN_MS 20 /* of a backend that does not answer */
 #define BACKOFF_MAX_MS 1000
@@ -15,7 +15,7 @@ static void ask_done(mortise_op *op);
 
 /* ---- asking ---- */
 
-/* The claim that asks for the head. NULL: there was no memory for one, and no caller is left. */
+/* Returns the claim that asks for the head. NULL: there was no memory for a claim, and all callers have failed. */
 static struct claim *claim_of_head_locked(struct waitlist *list)
 {
     while (list->claim == NULL) {
@@ -44,8 +44,8 @@ void waitlist_pause_locked(struct waitlist *list, int64_t due_ns)
         locks_set_timer_locked(list->locks, &claim->timer, due_ns);
 }
 
-/* All zero: an older driver does not fill new fields, and one that knows nothing of the holder but that there is one says no
- * more. The room may have been lent for another name before. */
+/* Clears the room, which may have been lent for another name before: an older driver does not fill new fields, and a driver that
+ * knows only that there is a holder fills little. */
 static struct holder_room *take_room_locked(struct locks *locks)
 {
     struct holder_room *room = locks->free_rooms;
@@ -63,8 +63,8 @@ static void give_room_locked(struct locks *locks, struct holder_room *room)
     locks->free_rooms = room;
 }
 
-/* A caller of this client holds the name, and its release will follow. A name has few claims, mostly; of many, the first
- * ones do. */
+/* A caller of this client holds the name, and its release will follow. A name mostly has few claims; if it has many, looking at
+ * the first ones is enough. */
 static bool is_next_locked(const struct waitlist *list)
 {
     const struct claim *claim = list->name->claims;
@@ -74,9 +74,9 @@ static bool is_next_locked(const struct waitlist *list)
     return false;
 }
 
-/* The request that waited has ended. What a queue answers says that the backend is there, but not that it can grant: it may lack
- * the replicas, or the other side of a migration. So the time in the queue is left out of an outage, and only a very long one, in
- * which a turn has hardly failed, ends it. */
+/* The request that waited has ended. An answer of the queue shows that the backend is there, but not that it can grant: the
+ * replicas may be missing, or the other side of a migration. So the time in the queue does not count as part of an outage. Only a
+ * very long time in the queue ends the outage: a turn has hardly failed in it. */
 static void end_waiting_locked(struct waitlist *list, int64_t now)
 {
     int64_t long_ms = LONG_WAIT * list->locks->settings.unreachable_timeout_ms;
@@ -149,7 +149,7 @@ static void remember_trouble(struct waitlist *list, const mortise_op *op)
 
 static void fail_all_locked(struct waitlist *list, mortise_status status)
 {
-    /* the callers behind the head have sent nothing; except, perhaps, one that asked alone before */
+    /* the callers behind the head have sent nothing, except that one may have asked alone before */
     mortise_status behind = status == MORTISE_INDETERMINATE ? MORTISE_UNREACHABLE : status;
     while (list->count > 1)
         waitlist_fail_locked(list, list->last, list->last->unsure ? MORTISE_INDETERMINATE : behind,
@@ -157,7 +157,7 @@ static void fail_all_locked(struct waitlist *list, mortise_status status)
     waitlist_fail_locked(list, list->first, status, list->trouble);
 }
 
-/* No answer, or a refusal that may pass: asks again, while anybody has time left. */
+/* No answer, or a refusal that may pass: asks again, while a caller has time left. */
 static void no_answer_locked(struct waitlist *list, const mortise_op *op)
 {
     struct locks *locks = list->locks;
@@ -208,7 +208,7 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
     list->claim = NULL;
     claim->waitlist = NULL;
     if (!claim_hold_locked(claim, head, op)) {
-        /* the answer took as long as the claim lasts: give it back, begin anew */
+        /* the answer took as long as the claim lasts: release the claim and begin anew */
         head->unsure = true;
         atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
         claim_end_locked(claim, clock_now());
@@ -235,7 +235,7 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
 
 /* ---- busy ---- */
 
-/* How long to wait for news: until the holder's claim ends; or, if nobody tells, until the next look. */
+/* How long to wait: for news, until the holder's claim ends; without news from the backend, until the next look. */
 static int64_t retry_ms_locked(struct waitlist *list, int64_t hint_ms)
 {
     struct locks *locks = list->locks;
@@ -252,7 +252,7 @@ static int64_t retry_ms_locked(struct waitlist *list, int64_t hint_ms)
 static void note_holder(struct waitlist *list, const mortise_info *info)
 {
     list->busy_count++;
-    list->holder.held = info->held; /* not said: the one before may have released it long ago */
+    list->holder.held = info->held; /* if no holder is reported, the previous one may have released it long ago */
     if (!info->held)
         return;
     list->holder = *info;
@@ -260,7 +260,7 @@ static void note_holder(struct waitlist *list, const mortise_info *info)
     list->holder_seen_ns = clock_now();
 }
 
-/* The caller that asked alone knows who holds the name, and its owner does not. */
+/* The caller that asked alone knows now who holds the name: another owner than its own. */
 static void looked_locked(struct waitlist *list)
 {
     struct waitlist *queue = list->name->waitlist;
@@ -275,8 +275,8 @@ static void busy_locked(struct waitlist *list, const mortise_op *op)
     note_holder(list, op->info);
     if (list->claim->maybe)
         waitlist_drop_claim_locked(list);
-    /* A driver refuses a repeat whose own undo may still arrive, even if nobody holds the lock. Ask once more; the
-     * time without an answer goes on, so that lost replies do not repeat this for ever. */
+    /* If the driver's own undo of a request may still arrive, it refuses a repeat of that request even if nobody holds the
+     * lock. Ask once more. The time without an answer goes on, so that lost replies do not repeat this forever. */
     if (head->try_once && (op->flags & MORTISE_OP_REPEAT) != 0 && !op->info->held) {
         waitlist_ask_locked(list);
         return;
@@ -388,7 +388,7 @@ static void ask_done(mortise_op *op)
     locks_unlock(locks, START_NOW);
 }
 
-/* A try does not wait: it has its time, whatever a driver says (busy_locked). */
+/* A try does not wait in a queue: its time counts, whatever a driver reports (busy_locked). */
 void waitlists_waiting(struct locks *locks, mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE || (op->flags & MORTISE_OP_TRY) != 0)
@@ -396,7 +396,7 @@ void waitlists_waiting(struct locks *locks, mortise_op *op)
     const struct claim *claim = claim_of(op);
     pthread_mutex_lock(&locks->lock);
     struct waitlist *list = claim->state == CLAIM_ASKING ? claim->waitlist : NULL;
-    if (list != NULL && list->waiting_ns == 0) /* else nobody wants it any more, or this is not the first report */
+    if (list != NULL && list->waiting_ns == 0) /* else no caller wants it any more, or this is not the first report */
         list->waiting_ns = clock_now();
     locks_unlock(locks, START_NOW);
 }

@@ -1,8 +1,8 @@
-/* claim.h - a claim: the life of one grant id, from its first request until the backend holds nothing under it, or has
- * been left to drop it with its ttl.
+/* claim.h - a claim: the life of one grant id, from its first request until the backend holds nothing under it, or until
+ * the client leaves it to the backend to drop the claim at the end of its ttl.
  *
- * A claim is PAUSED until its waitlist asks with it, HELD while a lease refers to it, and not free before every request
- * under its id has been answered and what may be left in the backend has been released there, as far as that can be. Each
+ * A claim is PAUSED until its waitlist asks with it, and HELD while a lease refers to it. Its memory is free again when every
+ * request under its id has been answered and everything that could be released in the backend has been released there. Each
  * acquire of a claim has a new grant id, unless an earlier one may still be executed (`maybe`): then it repeats the same id.
  * A claim has two requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires
  * and renews, `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
@@ -29,40 +29,39 @@
  * (c) Every other status. In ASKING the head of the waitlist fails with it.
  *
  * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
- * (2) ENDING, if `maybe`: the reply to an earlier request of this id was lost. That one may still be executed; or it failed,
- *     and the undo of what it had got may still arrive. The waitlist goes on with another claim; after BUSY a try does so, at
- *     once, only if nobody holds the name.
+ * (2) ENDING, if `maybe`: the reply to an earlier request of this id was lost. That request may still be executed; or it
+ *     failed, and the driver's undo of it may still arrive. The waitlist goes on with another claim. After BUSY, a try asks
+ *     again with that claim, at once, only if nobody holds the name.
  * (3) An answer that extends the claim moves its deadline (but see (11)). When the deadline has passed, the timer, an answer to
- *     `ask`, or a call that releases, extends or downgrades makes the claim LOST; other calls only mark it (see below). It is
- *     ENDING with its lease instead, if the backend may keep it for longer: a renewal is out, or an earlier one may have moved
- *     the claim there at any time (`moved`), or the claim is good for less than its ttl (`span_ms`).
+ *     `ask`, or a call that releases, extends or downgrades makes the claim LOST; other calls only mark it (see below). The
+ *     claim becomes ENDING instead, and keeps its lease, if the backend may keep it for longer: a renewal is out, or an earlier
+ *     one may have moved the claim there at any time (`moved`), or the claim is good for less than its ttl (`span_ms`).
  * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim. If that answer comes in
  *     ENDING, while the lease has not been released, the release is repeated (`end_again`).
- * (5) If the answer is final, and not `end_again`; else as (6). A refusal is final; another answer is if the driver is `sure`,
- *     but not if the claim is of a dead process and an acquire of it may be on its way (`foreign` and `maybe`). LOST instead,
- *     while the lease has not been released.
- * (6) The release is repeated. With the end of the ttl, and when a close gives up, it is over as in (5): what may be left in
+ * (5) GONE, if the answer is final and `end_again` is not set; else as (6). A refusal is final. Any other answer is final if
+ *     the driver is `sure`, unless the claim is of a dead process and an acquire of it may still be on its way (`foreign` and
+ *     `maybe`). While the lease has not been released, LOST instead of GONE.
+ * (6) The release is repeated. When the ttl ends, or a close gives up, the release is over as in (5): what may be left in
  *     the backend ends with its ttl.
- * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline. A caller's unused claim goes
- *     from PAUSED to JOINED when the caller joins a host (join.c).
- * (8) Set only while callers with owners wait behind the head: one of them asks alone (waitlist.h).
+ * (7) A guest has no request and no timer of its own: it is LOST with its host, or at its deadline. A caller's unused claim
+ *     goes from PAUSED to JOINED when the caller joins a host (join.c).
+ * (8) The timer is set only while callers with owners wait behind the head. It makes one of them ask alone (waitlist.h).
  * (9) The claim is as it was, and does not become suspect, if a downgrade was refused (downgrade.c), or the driver does not
  *     take the ttl of an extension (extend.c).
- * (10) Earlier, if there is news of the name, or another head (waitlist.h). After a release or a downgrade in this process at
- *     once, or within 100 ms if the name is watched. At once after a lost reply, if that is the first failure. Without memory
- *     it stays PAUSED.
- * (11) GONE at once, if only guests use the claim; the same goes for LOST in (3). Such a claim is ENDING when the last of its
- *     guests is lost alone (join.c).
+ * (10) The list asks earlier if there is news of the name, or another head (waitlist.h). After a release or a downgrade in this
+ *     process it asks at once, or within 100 ms if the name is watched. After a lost reply it asks at once, if that is the first
+ *     failure. If there is no memory, the claim stays PAUSED.
+ * (11) GONE at once, if only guests use the claim; the same holds for LOST in (3). Such a claim becomes ENDING if its last guest
+ *     is lost while the claim itself is not (join.c).
  * (12) HELD with a new handle, if a local caller takes the claim over (lease.c). HELD without a lease, if guests share it
  *     (join.c).
- * (13) A request that is out for too long is canceled instead, and in HELD the claim is suspect.
+ * (13) If a request has been out for too long, the timer cancels it instead. In HELD, the claim then becomes suspect.
  *
  * A witness makes claims of dead processes, which go from PAUSED to ENDING (client/witness.c).
  *
- * A downgrade changes no state: it is a renewal that also makes the claim shared (downgrade.c). Nor does an extension, which
- * is one renewal of a claim that is not renewed otherwise (extend.c).
- *
- * A doubt of the driver changes no state either: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
+ * A downgrade changes no state: it is a renewal that also makes the claim shared (downgrade.c). An extension changes no state
+ * either: it is one renewal of a claim that is not renewed otherwise (extend.c). The same holds for a doubt of the driver: in
+ * HELD, the claim is renewed at once, or after the renewal that is out (`doubted`).
  *
  * "Unwanted": its callers left, or the next one wants something else; the lease is released; or the client closes. A claim
  * that is GONE is free again when both of its requests have been answered.
@@ -91,7 +90,7 @@ enum claim_state {
 enum downgrade {
     DOWNGRADE_NONE,
     DOWNGRADE_WANTED, /* none of these renewals can have been executed */
-    DOWNGRADE_MAYBE   /* one may have been: the claim is of either mode in the backend */
+    DOWNGRADE_MAYBE   /* one may have been executed: the claim is of either mode in the backend */
 };
 
 /* A caller that waits for the answer to a release, a downgrade or an extension, on its stack; or an async release. */
@@ -116,7 +115,7 @@ struct claim {
     /* From here on: the lock of the client. Zero in a new claim. */
     enum claim_state state;
     bool ask_out, end_out; /* the request is in the pump, or about to go there */
-    bool leased;           /* the lease that it became has not been released; a claim with guests may be HELD without */
+    bool leased;           /* its own lease has not been released; a claim with guests may be HELD without a lease */
     bool maybe;            /* a request under its id may have been executed, and its reply was lost */
     struct locks *locks;
     struct name *name; /* NULL: not used yet */
@@ -141,18 +140,18 @@ struct claim {
     /* HELD */
     uint32_t span_ms;      /* how long the claim is good for from the last answer on: the ttl, or less */
     bool renew;            /* until hold_until_ns */
-    bool ends;             /* with its ttl, though it is renewed until then */
-    bool doubted;          /* the backend is to be asked, after the renewal that is out */
-    bool extends;          /* the renewal that is out extends the claim; else it only looks */
+    bool ends;             /* the lease ends with its ttl, although the claim is renewed until then */
+    bool doubted;          /* the driver doubts the claim: renew it after the renewal that is out */
+    bool extends;          /* the renewal that is out extends the claim; else it only asks whether the claim exists */
     bool answers_doubt;    /* the renewal that is out was sent because of a doubt */
     uint16_t failures;     /* of renewals, in a row */
     bool moved;            /* one of them may have been executed, so the backend may keep the claim beyond its deadline */
     enum downgrade downgrade;
     struct release_wait *downgrader; /* NULL: nobody waits for it */
     uint32_t first_ttl_ms; /* of the acquire; extensions may make ttl_ms larger */
-    int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
+    int64_t extend_ms;     /* mortise_extend(): the ttl that the next renewal asks for; 0: none */
     uint32_t unextended_ms; /* ttl_ms without that call */
-    bool extending;        /* the renewal that is out asks for it */
+    bool extending;        /* the renewal that is out asks for the ttl of mortise_extend() */
     struct release_wait *extender; /* NULL: nobody waits for it */
     uint32_t handovers;    /* and joins, up to handover_max */
     struct claim *guests;  /* JOINED claims that share this one */
@@ -171,7 +170,7 @@ struct claim {
     int64_t ends_ns;           /* the claim has ended by itself by then */
     unsigned attempts;
     bool end_again;  /* once more after the release that is out: a late renewal came in between */
-    bool maybe_done; /* a former release may have been executed: that the claim is absent is no loss */
+    bool maybe_done; /* a former release may have been executed: if the claim is absent, it is not lost */
 
     struct task ask, end; /* the last members: not cleared */
 };
@@ -192,15 +191,15 @@ void claim_go_locked(struct claim *claim, enum claim_state state);
 void claim_answered_locked(struct claim *claim);
 /* The handle of the lease is spent, and no callback of it waits. */
 void claim_spend_lease_locked(struct claim *claim);
-/* *who (NULL: nobody) gets its answer and waits no more: its memory may be gone then. detail NULL: keeps the error that was
- * filled before. */
+/* *who (NULL: nobody) gets its answer and waits no more; its memory may be gone afterwards. If detail is NULL, the error that
+ * was filled before stays. */
 void claim_tell_locked(struct claim *claim, struct release_wait **who, mortise_status status,
                        const mortise_error *detail);
 /* Fills what all requests of a claim have in common. */
 void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind kind,
                    void (*done)(mortise_op *op));
 
-/* ---- mark.c: what a witness sees of it: the table in <mortise/witness.h> ---- */
+/* ---- mark.c: what a witness sees of the claim: the table in <mortise/witness.h> ---- */
 
 /* Before the first request under a new grant id leaves. */
 void claim_mark_asking_locked(struct claim *claim);
@@ -213,7 +212,7 @@ void claim_unmark_locked(struct claim *claim);
 
 /* ---- held.c: deadline, renewal, loss ---- */
 
-/* ASKING -> HELD by this answer, and the lease is the waiter's; false: the answer came too late to be of use. */
+/* ASKING -> HELD by this answer, and the lease is the waiter's. False: the answer took as long as the claim is good for. */
 bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise_op *op);
 /* The lease is the waiter's from here on. No notice of a former one is queued. */
 void claim_adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now);
@@ -229,7 +228,7 @@ void claim_check_deadline_locked(struct claim *claim, int64_t now);
 void claim_held_timer_locked(struct claim *claim, int64_t now);
 /* The first renewal of its period is due at its timer: not a retry, and not the deadline. */
 bool claim_is_renewal(struct claim *claim);
-/* The backend is asked about the claims that are held of this name. */
+/* The driver doubts this name: renews each held claim of it. */
 void claims_doubt_locked(struct name *name, int64_t now);
 /* The same for a name, or for all names (NULL). Inside the pump. */
 void claims_doubt(struct locks *locks, const char *name, size_t length);
@@ -241,9 +240,9 @@ void claim_renew_locked(struct claim *claim, int64_t now);
 
 /* ---- join.c ---- */
 
-/* The claim is HELD and may be used for this caller too without a request: it is safe for a while, and the same as the
- * caller wants. A claim that is being checked or renewed is not: until the answer is there, a server that failed over or
- * came back empty may have granted the name to somebody else, and the new holder would begin with that. */
+/* The claim is HELD, and this caller may use it too without a request: it is far from its deadline, and it is what the
+ * caller wants. False while the claim is being checked or renewed: until the answer is there, a server that failed over or
+ * came back empty may have granted the name to somebody else, and the new holder would begin with a lost claim. */
 bool claim_may_be_shared(struct claim *claim, const struct waiter *waiter, int64_t now);
 /* The waiter gets a lease on the claim of `host`, if it may; its spare claim becomes JOINED. */
 bool claim_join_locked(struct claim *host, struct waiter *waiter, int64_t now);
@@ -257,9 +256,10 @@ void guests_renewed_locked(struct claim *host);
 
 /* ---- downgrade.c ---- */
 
-/* The caller stops waiting: wait->status says what it is told. */
+/* The caller stops waiting and returns wait->status. */
 void claim_downgrade_detach_locked(struct claim *claim);
-/* An answer to a renewal with MORTISE_OP_DOWNGRADE: OK, or none. True: it was refused, and the claim is as it was. */
+/* A renewal with MORTISE_OP_DOWNGRADE was answered with OK (the first function), or has failed (the second). True: the
+ * downgrade was refused, and the claim is as it was. */
 void claim_downgraded_locked(struct claim *claim);
 bool claim_downgrade_failed_locked(struct claim *claim, const mortise_op *op);
 /* The lease ends: the caller that waits learns it. */
@@ -269,11 +269,12 @@ void claim_downgrade_over_locked(struct claim *claim, mortise_status status);
 
 /* HELD, not renewed, and nobody extends it: asks for ttl_ms from now on. */
 void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait);
-/* The caller stops waiting: wait->status says what it is told. */
+/* The caller stops waiting and returns wait->status. */
 void claim_extend_detach_locked(struct claim *claim);
-/* The answer to a renewal that asked for it. */
+/* A renewal was answered with OK. If it asked for an extension, the caller learns it. */
 void claim_extended_locked(struct claim *claim, const mortise_op *op);
-/* True: the driver has asked nothing, because it takes no such ttl. The claim is as it was before the call. */
+/* A renewal has failed. True: it asked for an extension whose ttl the driver does not take, so the driver has asked the server
+ * nothing, and the claim is as it was before the call. */
 bool claim_extend_failed_locked(struct claim *claim, const mortise_op *op);
 /* The lease ends: the caller that waits learns it. */
 void claim_extend_over_locked(struct claim *claim, mortise_status status);
@@ -290,7 +291,7 @@ void claim_detach_locked(struct claim *claim);
 void claim_ending_timer_locked(struct claim *claim);
 /* The client closes: releases that pause are repeated now. */
 void claims_hurry_locked(struct locks *locks);
-/* The client closes, and has waited long enough: releases that are left end. */
+/* The client closes, and has waited long enough: gives up the releases that are left. */
 void claims_abandon_locked(struct locks *locks);
 
 #endif

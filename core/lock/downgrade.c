@@ -6,9 +6,9 @@
  * | WANTED    | INVALID, or waits too | shared, NONE | repeats     | MAYBE, repeats | NONE    | told           |
  * | MAYBE     | INVALID, or waits too | shared, NONE | repeats     | repeats        | repeats | told           |
  *
- * A renewal that was sent before the call does not carry the request: the next one does, at once after its answer. A refusal
- * in MAYBE proves nothing about the request that was executed, perhaps; so it is repeated, and the release of such a claim
- * looks for it in both modes. */
+ * A renewal that was sent before the call does not carry the downgrade: the next renewal does, at once after that answer. A
+ * refusal in MAYBE says nothing about an earlier request that may have been executed. So the request is repeated, and the
+ * release of such a claim looks for it in both modes. */
 #include "lock/claim.h"
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)

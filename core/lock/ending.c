@@ -1,10 +1,13 @@
-/* ending.c - a claim that is released; the release must come to an end, though nobody may be waiting for it.
+/* ending.c - a claim that is released; the release must come to an end, even if no caller waits for it.
  *
- * A release names the grant id, so it can be sent any number of times. It is over when the backend found and released
- * the claim; or said that the claim is not there, and is sure that no lost request can bring it back (R4); when the
- * claim has ended by itself; when the backend refuses the release in a way that repeating cannot change; or when a close
- * gives up. Until then it is repeated: at once, then with growing pauses. A caller of mortise_release() gets its status with
- * the first answer; if it stops waiting, the release goes on in the background. */
+ * A release names the grant id, so it can be sent any number of times. It is over
+ *   - when the backend has found and released the claim;
+ *   - when the backend says that the claim is not there, and the driver is sure that no lost request can bring it back (R4);
+ *   - when the claim has ended by itself;
+ *   - when the backend refuses the release in a way that repeating cannot change;
+ *   - or when a close gives up.
+ * Until then it is repeated: at once, then with growing pauses. A caller of mortise_release() gets its status with the first
+ * answer; if it stops waiting, the release goes on in the background. */
 #include "lock/claim.h"
 
 #define BACKOFF_MIN_MS 10
@@ -41,7 +44,7 @@ void claim_end_locked(struct claim *claim, int64_t now)
 static void over_locked(struct claim *claim, bool left)
 {
     struct locks *locks = claim->locks;
-    claim->left = left && locks->closing; /* a witness goes on when the process has ended */
+    claim->left = left && locks->closing; /* a witness releases it when the process has ended */
     claim_go_locked(claim, claim->leased ? CLAIM_LOST : CLAIM_GONE);
     locks_ended_locked(locks);
 }
@@ -60,7 +63,7 @@ static void tell_locked(struct claim *claim, mortise_status status, const mortis
     claim_tell_locked(claim, &claim->wait, status, detail);
 }
 
-/* The status for a caller that stops waiting now. The last try may be unsent while another one is under way. */
+/* The status for a caller that stops waiting now. Its last failure may say "unsent" while another try is under way. */
 static mortise_status known_by_now_locked(const struct claim *claim)
 {
     if (claim->wait->status == MORTISE_UNREACHABLE && claim->end_out &&
@@ -87,8 +90,8 @@ void claim_detach_locked(struct claim *claim)
 
 /* ---- answers ---- */
 
-/* A request of a dead process that was not answered may be on its way still, and the driver cannot know: not over before
- * the ttl is. */
+/* A request of a dead process that was not answered may still be on its way, and the driver cannot know. Such a release is
+ * not final before the ttl is over. */
 static bool is_final(const struct claim *claim, const mortise_op *op)
 {
     switch (op->status) {
@@ -107,9 +110,9 @@ static bool is_final(const struct claim *claim, const mortise_op *op)
     }
 }
 
-/* For the caller. If the reply to a former try was lost, that try may have released the claim: that nobody holds it now
- * is what a release leaves behind. That another holds it now proves nothing: it may have come after our release, or
- * before it. */
+/* The status for the caller. If the reply to a former try was lost, that try may have released the claim. If nobody holds
+ * the name now, that is what a release leaves behind: OK. If another holds it now, nothing is proved: it may have acquired
+ * after our release or before it. */
 static mortise_status meaning(const struct claim *claim, mortise_status status)
 {
     if (status == MORTISE_LOST)
@@ -131,7 +134,7 @@ static void note_failure(struct claim *claim, const mortise_op *op)
         *wait->error = *op->error;
 }
 
-/* answered: it is repeated only because of what may come late, which comes soon if at all. */
+/* answered: the release is repeated only because an earlier request may still arrive, and that happens soon if at all. */
 static void repeat_locked(struct claim *claim, bool at_once, bool answered)
 {
     struct locks *locks = claim->locks;
@@ -216,7 +219,7 @@ void claims_hurry_locked(struct locks *locks)
 
 static void abandon_locked(struct claim *claim)
 {
-    if (claim->wait != NULL) /* before the cancel, which changes what may have been sent */
+    if (claim->wait != NULL) /* before the cancel, because that changes the answer of pump_may_be_sent() */
         tell_locked(claim, known_by_now_locked(claim), NULL);
     if (claim->end_out) {
         pump_unattend(claim->locks->pump, &claim->end);

@@ -6,10 +6,10 @@
  * | wanted    | INVALID, one waits   | sent                | sent, repeats      | told           |
  * | sent      | INVALID, or wanted   | told, nothing       | told, nothing      | told           |
  *
- * "wanted": extend_ms is set. The call is INVALID while another one waits. A renewal that was sent before the call (for a doubt,
- * or for a caller that stopped waiting) does not carry the request; the next one does. It is sent once: if there is no answer,
- * the caller decides whether to ask again. If the driver takes no such ttl (INVALID), it has asked nothing: the claim is as it
- * was. */
+ * "wanted": extend_ms is set. The call is INVALID while another one waits. A renewal that was sent before the call (because of a
+ * doubt, or for a caller that stopped waiting) does not carry the extension; the next one does. The extension is sent once: if
+ * there is no answer, the caller decides whether to call again. If the driver does not take this ttl (INVALID), it has asked the
+ * server nothing: the claim is as it was. */
 #include "lock/claim.h"
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
@@ -17,8 +17,8 @@ static void tell_locked(struct claim *claim, mortise_status status, const mortis
     claim_tell_locked(claim, &claim->extender, status, detail);
 }
 
-/* The answer to the request that was sent. A caller whose request is still wanted waits for another one; if that is refused,
- * the claim lasts for as long as this one asked for, or may do so. */
+/* The answer to the extension that was sent. A caller whose extension is still wanted waits for the next answer; if that one is
+ * a refusal, the claim lasts, or may last, as long as this extension asked for. */
 static void answer_locked(struct claim *claim, const mortise_op *op, mortise_status status)
 {
     claim->extending = false;
@@ -32,7 +32,7 @@ void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wai
 {
     claim->extender = wait;
     claim->extend_ms = ttl_ms;
-    if (!claim->extending) /* else what is out may be refused, too */
+    if (!claim->extending) /* else the extension that is out may be refused, too */
         claim->unextended_ms = claim->ttl_ms;
     if (ttl_ms > claim->ttl_ms) /* from now on the claim may last that long in the backend */
         claim->ttl_ms = (uint32_t)ttl_ms;

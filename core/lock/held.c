@@ -1,14 +1,14 @@
 /* held.c - a claim that is held: its deadline, its renewal, its loss. See claim.h.
  *
  * A renewal that gets no answer makes the lease SUSPECT and is repeated: at once, then with growing pauses. An answer
- * makes it HELD again; the deadline, or the backend's word, makes it LOST. A claim that is not renewed is still looked at
- * if the driver doubts it: what is known to be lost is not held (R2). */
+ * makes it HELD again; the deadline, or a report of the backend that it is gone, makes it LOST. If the driver doubts a claim
+ * that is not renewed, the claim is checked all the same: a claim that is known to be lost is not held (R2). */
 #include "lock/claim.h"
 #include "lock/waitlist.h"
 
 #include <string.h>
 
-/* A failure costs more than a renewal, because thousands of these go together. */
+/* A retry costs more than a renewal, because thousands of renewals are sent together. */
 #define RETRY_NS (200 * NS_PER_MS)
 
 static void renewal_done(mortise_op *op);
@@ -46,8 +46,8 @@ bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns)
     return before != DEADLINE_PASSED;
 }
 
-/* Until when an answer lets this process believe (R1). Sets the span: a short extension does not take from what is left, and
- * requests have no less time for their answers after it. */
+/* Returns until when this process may believe that it holds the claim, by this answer (R1). Sets the span. A short extension does
+ * not make the span shorter than the time that is left, so that later requests have no less time for their answers. */
 static int64_t believed_until(struct claim *claim, const mortise_op *op)
 {
     int64_t deadline = atomic_load(&claim->deadline_ns);
@@ -71,14 +71,14 @@ static bool is_renewed(const struct claim *claim, int64_t now)
     return claim->renew && now < claim->hold_until_ns;
 }
 
-/* Not only for the sake of the deadline. */
+/* The backend must be asked, even if the deadline need not move. */
 static bool asks_again(const struct claim *claim)
 {
     return claim->doubted || claim->downgrade != DOWNGRADE_NONE || claim->extend_ms > 0;
 }
 
-/* After the first failure at once, then doubling from a fiftieth of the span to a sixth; but about as often as it is renewed, if
- * that is no more than five to ten times a second. */
+/* The pause after a failure; the first failure has none. It doubles from a fiftieth of the span up to a sixth, but is no longer
+ * than the pause between renewals, or than 200 ms if that is longer. */
 static int64_t backoff_ns(struct claim *claim)
 {
     int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
@@ -90,7 +90,7 @@ static int64_t backoff_ns(struct claim *claim)
     return step / 2 + random_below(&claim->locks->random, step / 2 + 1);
 }
 
-/* At the deadline at the latest; one that was just seen to have passed (INT64_MIN) is due at once. */
+/* Sets the timer to due_ns, or to the deadline if that is earlier. A deadline that has passed (INT64_MIN) is due at once. */
 static void set_timer_locked(struct claim *claim, int64_t due_ns)
 {
     locks_set_timer_locked(claim->locks, &claim->timer,
@@ -175,7 +175,7 @@ static void suspect_locked(struct claim *claim, mortise_status status)
     events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_SUSPECT);
 }
 
-/* What its holder learns. A claim that only guests share has none. */
+/* Reports the loss to the holder. A claim that only guests share has no holder of its own. */
 static void tell_lost_locked(struct claim *claim)
 {
     struct locks *locks = claim->locks;
@@ -189,11 +189,11 @@ static void tell_lost_locked(struct claim *claim)
     claim_extend_over_locked(claim, MORTISE_LOST);
 }
 
-/* gone: the backend said so. Else the claim is released, if the backend may keep it beyond the deadline:
- *   - A renewal that was sent may have moved it there. That one may have failed long ago: a later answer that the claim stands does
- *     not say until when.
- *   - It is good for less than its ttl, because it ends with a session, for example. When a stopped process goes on, that session
- *     may still be there. */
+/* gone: the backend said that the claim is gone. Otherwise the claim is released if the backend may keep it beyond the deadline:
+ *   - A renewal that was sent may have moved the deadline in the backend. That renewal may have failed long ago: a later answer
+ *     that the claim is there does not say until when.
+ *   - The claim is good for less than its ttl, for example because it ends with a session. When a stopped process continues, that
+ *     session may still be there. */
 static void lost_locked(struct claim *claim, bool gone)
 {
     bool longer = claim->span_ms < claim->ttl_ms;
@@ -202,7 +202,7 @@ static void lost_locked(struct claim *claim, bool gone)
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
     guests_lost_locked(claim);
     tell_lost_locked(claim);
-    if (claim->ask_out) /* without a lease, nobody else would */
+    if (claim->ask_out) /* without a lease, no other code would cancel it */
         locks_cancel_locked(claim->locks, &claim->ask);
     if (unsure) {
         claim_end_locked(claim, clock_now());
@@ -213,7 +213,8 @@ static void lost_locked(struct claim *claim, bool gone)
         claim_go_locked(claim, CLAIM_GONE);
 }
 
-/* The last guest of a claim without a lease of its own was lost, and the claim was not: nobody is left to release it. */
+/* The last guest of a claim without a lease of its own was lost, but the claim was not: no lease is left whose release would
+ * release the claim. */
 static bool end_unused_locked(struct claim *host)
 {
     if (host->leased || host->guests != NULL)
@@ -240,8 +241,8 @@ void claim_check_deadline_locked(struct claim *claim, int64_t now)
 
 /* ---- renewal ---- */
 
-/* What is left of a claim that is to end: if a look asks for no more than this, it makes the claim longer only by the time
- * that the request takes. A thread that reads the state may see the deadline pass at any time. */
+/* The time that is left of a claim that must not be extended. If a check asks for no more than this, it extends the claim only by
+ * the time that the request takes. A thread that reads the state may see the deadline pass at any time. */
 static int64_t left_ms(const struct claim *claim, int64_t now)
 {
     int64_t deadline = atomic_load(&claim->deadline_ns);
@@ -315,7 +316,7 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
         set_renewal_timer_locked(claim, now);
 }
 
-/* doubted: the driver doubted the claim while the renewal was out. It knows more now, so that one is worth another try. */
+/* doubted: the driver doubted the claim while the renewal was out. The driver knows more now, so try again at once. */
 static void renewal_failed_locked(struct claim *claim, const mortise_op *op, bool doubted)
 {
     int64_t now = clock_now();
@@ -328,7 +329,7 @@ static void renewal_failed_locked(struct claim *claim, const mortise_op *op, boo
         return;
     }
     claim->locks->stats.renewal_failures++;
-    claim->moved = true; /* for all that is known */
+    claim->moved = true; /* perhaps: the renewal may have been executed */
     if (claim->failures < UINT16_MAX)
         claim->failures++;
     suspect_locked(claim, op->status);
@@ -342,8 +343,8 @@ static void renewal_failed_locked(struct claim *claim, const mortise_op *op, boo
         set_timer_locked(claim, now + backoff_ns(claim));
 }
 
-/* An answer for a claim that is not held any more: what a late success moved is undone. If the lease was released, either
- * its release came after the renewal, or that of the loss did, and is repeated until it is sure. */
+/* An answer for a claim that is not held any more: a renewal that succeeded late is undone. Nothing is to be done if the lease
+ * was released: its release, or the one after the loss, was sent after the renewal, and is repeated until it is sure. */
 static void renewed_too_late_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->leased || (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE))
@@ -405,11 +406,11 @@ void claims_doubt_locked(struct name *name, int64_t now)
     }
 }
 
-/* Of all names, with very many leases: each held claim costs one renewal, which the driver gets in batches, as all of them
- * do once in a third of the ttl. A claim whose request is out gets one more, however often it is doubted meanwhile. That bounds
- * nothing if the driver answers renewals at once: then each call costs them all again. So drivers gather the doubts that can wait
- * (tell_doubt() in pump.c). The others are rare (a failover, a reconnection, a node that somebody deleted), and a claim that
- * was not asked for might be reported as held while another client has the name. */
+/* If all names are doubted, each held claim costs one renewal. The driver gets these in batches, like the renewals that all
+ * claims send once in a third of the ttl. A claim whose renewal is out is renewed once more, however often it is doubted
+ * meanwhile. That is no limit if the driver answers renewals at once: each call then renews all claims again. So doubts that can
+ * wait are gathered (tell_doubt() in pump.c). The other doubts are rare (a failover, a reconnection, a node that somebody
+ * deleted). They must not wait: a claim that was not checked might be reported as held while another client has the name. */
 void claims_doubt(struct locks *locks, const char *text, size_t length)
 {
     pthread_mutex_lock(&locks->lock);

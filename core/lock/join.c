@@ -1,9 +1,9 @@
 /* join.c - several shared leases of this process on one claim: the host, which asks for all of them, and its guests.
  *
  * A shared caller may join a shared claim that the process holds, without a request, as long as the claim could be passed
- * on to it (lease.c has the same conditions): so a crowd of local readers costs one claim, and `handover_window` and
- * `handover_max` bound for how long they pass waiters of other processes. A guest has a handle, callbacks and a deadline of
- * its own, and the grant id and token of its host; it sends nothing.
+ * on to it (lease.c has the same conditions). So a crowd of local readers costs one claim, and `handover_window` and
+ * `handover_max` limit for how long such readers go ahead of waiters in other processes. A guest has a handle, callbacks
+ * and a deadline of its own, and the grant id and token of its host; it sends no requests.
  *
  * | event                        | the host                                | each guest                        |
  * |------------------------------|-----------------------------------------|-----------------------------------|

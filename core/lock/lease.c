@@ -9,7 +9,7 @@ static struct waiter *heir_locked(struct claim *claim, int64_t now)
     struct waiter *heir = list == NULL ? NULL : list->first;
     if (heir == NULL || heir->owner_len > 0 || claim->owner_len > 0)
         return NULL;
-    if (claim->guests != NULL && heir->max_hold_ms > 0) /* the limit of one would end all */
+    if (claim->guests != NULL && heir->max_hold_ms > 0) /* the limit of one lease would end all */
         return NULL;
     return claim_may_be_shared(claim, heir, now) ? heir : NULL;
 }

@@ -1,4 +1,4 @@
-/* locks.c - the names of a client and the common ends of what is done under its lock; see locks.h. */
+/* locks.c - the names and timers of a client, and the end of each critical section under its lock; see locks.h. */
 #include "lock/locks.h"
 #include "base/high_fd.h"
 
@@ -95,8 +95,9 @@ int locks_make_timer(void)
     return high_fd(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
 }
 
-/* If the timer cannot be set, the application has closed it, and its number may be another file's: it is left alone. A timer of the
- * application, or of another client, would be set; but it mostly has not our number (base/high_fd.h). */
+/* If the timer cannot be set, the application has closed it, and its number may be another file's: that file is not touched. If
+ * it were a timer of the application, or of another client, this would set it; but such a timer hardly ever has our number
+ * (base/high_fd.h). */
 void locks_arm_locked(struct locks *locks, int64_t due_ns)
 {
     struct watchdog *watchdog = &locks->watchdog;
@@ -106,7 +107,7 @@ void locks_arm_locked(struct locks *locks, int64_t due_ns)
         return;
     watchdog->timer = locks_make_timer();
     arm(watchdog->timer, due_ns);
-    if (had_timer) /* who sleeps without one looks soon */
+    if (had_timer) /* else the thread sleeps without a timer, and looks soon */
         watchdog->timer_lost(locks);
 }
 
@@ -166,7 +167,7 @@ static void name_free_locked(struct locks *locks, struct name *name)
     free(name);
 }
 
-/* Keeps one name: a caller that takes the same name again and again makes no entry, and no table, each time. */
+/* Keeps one name, so that a caller that acquires the same name again and again does not make an entry and a table each time. */
 void name_put_locked(struct locks *locks, struct name *name)
 {
     if (--name->references > 0)

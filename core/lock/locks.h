@@ -1,5 +1,5 @@
-/* locks.h - what the locks of one client have in common: the lock that guards them, their names, their timers, their
- * numbers. See claim.h for what a client holds in the backend, and waitlist.h for callers that wait.
+/* locks.h - what the locks of one client have in common: the mutex that guards them, their names, timers and counters. See
+ * claim.h for what a client holds in the backend, and waitlist.h for callers that wait.
  *
  * One mutex, locks.lock, guards names, claims, waitlists, timers and counters. It is the outermost lock of the core; the
  * lock of events and that of the pump are taken below it. A function that needs it says so by its suffix `_locked`.
@@ -31,8 +31,8 @@ struct lock_settings {
     size_t namespace_len;
 };
 
-/* Whether the driver watches a name for this process. One request at a time says so, because two could overtake each
- * other. */
+/* Whether the driver watches a name for this process. Only one WATCH or UNWATCH is out at a time, because two could overtake
+ * each other. */
 struct watch {
     struct locks *locks;
     struct name *name;
@@ -84,7 +84,7 @@ struct locks {
     pthread_mutex_t lock;
     struct wake_list wakes;  /* of callers that were decided under the lock: locks_unlock() wakes them */
     struct task_list starts; /* requests that were made under the lock: locks_unlock() starts them */
-    bool kick;               /* a request was canceled, or given to nobody */
+    bool kick;               /* a request was canceled: a thread must go into the stack */
 
     struct pump *pump;
     struct events *events;
@@ -95,14 +95,14 @@ struct locks {
     bool manual;         /* tests serve the timers by hand: no watchdog thread */
     bool closing;        /* no claim is handed over or kept any more */
     bool abandoning;     /* no release is repeated any more */
-    bool left_behind;    /* the close gave up a claim without a sure answer, or what a plugin has of its own */
-    int64_t left_until_ns; /* a claim was given up without a sure answer before its ttl was over: it has ended by then; 0: none */
+    bool left_behind;    /* the close gave up a claim without a sure answer, or something that a plugin holds itself */
+    int64_t left_until_ns; /* all claims that were given up without a sure answer have ended by then; 0: there are none */
     char note[MORTISE_NOTE_MAX];
     size_t note_len;
 
     struct name *names;      /* a hash table */
-    struct name *idle_name;  /* one of them that nobody refers to, kept for the next caller that wants it */
-    struct waitlist *lone;   /* the waitlists that stand in no queue */
+    struct name *idle_name;  /* one of the names, which nobody refers to: kept for the next caller that wants it */
+    struct waitlist *lone;   /* the waitlists of callers that ask alone */
     struct waitlist *free_waitlists;
     struct holder_room *free_rooms;
     struct waiter *asyncs;   /* the pending asynchronous ones, as a tree: waitlist.c */
@@ -139,7 +139,7 @@ void locks_unlock(struct locks *locks, enum start how);
 /* The task is started when the lock is released. */
 void locks_start_locked(struct locks *locks, struct task *task);
 void locks_cancel_locked(struct locks *locks, struct task *task);
-/* The close waits until what began has ended: each acquire and renewal, and each claim in ENDING. */
+/* Count what the close waits for: each request except a release, and each claim in ENDING. */
 void locks_began_locked(struct locks *locks);
 void locks_ended_locked(struct locks *locks);
 
@@ -154,13 +154,13 @@ struct name *name_find_locked(struct locks *locks, const char *text, size_t leng
 /* A reference to the name; NULL: no memory. */
 struct name *name_get_locked(struct locks *locks, const char *text, size_t length);
 void name_put_locked(struct locks *locks, struct name *name);
-/* watch.c: the driver is to tell when the name becomes free; or not any more. */
+/* watch.c: asks the driver to report when the name becomes free, or to stop that. */
 void name_watch_locked(struct locks *locks, struct name *name, bool wanted);
 /* The driver watches the name and reports when it becomes free. */
 bool name_is_watched(const struct locks *locks, const struct name *name);
 void name_forget_idle_locked(struct locks *locks); /* the client closes */
 
-/* Half of ms, and at random up to all of it. */
+/* Returns a random time between half of ms and ms. */
 int64_t locks_spread_ms_locked(struct locks *locks, int64_t ms);
 
 /* ---- observe.c: events for observers (plugins); claim and waiter may be NULL ---- */

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* What was granted to a client that has closed may last as long as its session: the longest `session_timeout` of zookeeper. */
+/* A claim that was granted to a client that has closed may last as long as its session. This is the longest `session_timeout`
+ * of zookeeper. */
 #define SESSION_MAX_MS 3600000
 
 /* A claim that is not renewed ends by itself, mostly after its ttl; a request may take as long as the ttl to arrive. */
@@ -52,7 +53,7 @@ void claim_mark_state_locked(struct claim *claim)
         if (!claim->left)
             slot_set_state(claim->mark, MORTISE_WITNESS_FREE);
         else if (claim->mark->ends_ns == INT64_MAX)
-            /* nobody asks any more, but the process may live for years */
+            /* this client sends no more requests for it, but the process may live for years */
             slot_set_end(claim->mark, clock_after_ms(end_ns(claim, clock_now()), SESSION_MAX_MS));
         break;
     case CLAIM_ASKING:
@@ -81,7 +82,7 @@ void claim_unmark_locked(struct claim *claim)
 
 /* ---- the witness comes later than the claims ------------------------------------------------------- */
 
-/* The backend may hold something of it, or is about to be asked. */
+/* The backend may hold something of the claim, or is about to be asked for it. */
 static bool is_in_backend(const struct claim *claim)
 {
     return claim->state == CLAIM_PAUSED

@@ -73,8 +73,8 @@ void waitlists_free(struct locks *locks)
 
 /* ---- callers ---- */
 
-/* In the order of asking, but behind the head, whose request stands for the list: one that asked alone meanwhile has its
- * place again. */
+/* Inserts the caller in the order of asking, so that a caller that asked alone meanwhile gets its place again; but behind the
+ * head, whose request is the list's. */
 static void push_locked(struct waitlist *list, struct waiter *waiter)
 {
     struct waiter *before = list->last;
@@ -114,7 +114,7 @@ static bool same_owner(const struct waiter *a, const char *owner, size_t owner_l
     return a->owner_len == owner_len && (owner_len == 0 || memcmp(a->owner, owner, owner_len) == 0);
 }
 
-/* A claim that asks for one may become the other's. */
+/* A claim that asks for one of the two may serve the other. */
 static bool same_wish(const struct waiter *a, const struct waiter *b)
 {
     return same_owner(a, b->owner, b->owner_len) && a->ttl_ms == b->ttl_ms && a->mode == b->mode &&
@@ -169,14 +169,14 @@ void waitlist_drop_claim_locked(struct waitlist *list)
         claim_go_locked(claim, CLAIM_GONE);
 }
 
-/* Takes a caller off; the list goes on or ends. The claim of a head that leaves serves the next, or is replaced. */
+/* Takes a caller off; the list goes on or ends. If the head leaves, its claim serves the next head, or is replaced. */
 void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
 {
     struct claim *claim = list->claim;
     bool was_head = list->first == waiter, last = list->count == 1;
     bool asking = claim != NULL && claim->state == CLAIM_ASKING;
     bool replace = claim != NULL && was_head && !last && !same_wish(waiter->next, waiter);
-    /* what made the head wait need not hold for the next one */
+    /* the reason why the head waited need not hold for the next head */
     bool other_mode = replace && waiter->next->mode != waiter->mode;
     int64_t due_ns = claim != NULL ? claim->timer.due_ns : 0;
     if (last || replace)
@@ -192,9 +192,9 @@ void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
 
 /* ---- asynchronous callers ---- */
 
-/* A tree that needs no memory of its own, and no balancing: below a caller at depth d, bit d of the number tells the side, and
- * below[1] has those where it is one. So no path is longer than a number has bits; and since numbers are given in turn, the lowest
- * bits divide them evenly. Returns the place of this number, or the free one where it belongs. */
+/* Returns the place of this number in the tree, or the free place where it belongs. The tree needs no memory of its own, and no
+ * balancing. Below a caller at depth d, bit d of a number decides the side: below[1] has the numbers in which that bit is one. So
+ * no path is longer than the number of bits. Numbers are given in turn, so their lowest bits divide them evenly. */
 static struct waiter **place_of(struct locks *locks, uint64_t caller)
 {
     struct waiter **place = &locks->asyncs;
@@ -208,7 +208,7 @@ struct waiter *waiter_find_async_locked(struct locks *locks, uint64_t caller)
     return *place_of(locks, caller);
 }
 
-/* Any leaf below it may take its place: all bits that led to the place are the same. */
+/* Any leaf below the caller may take its place, because all bits that led to the place are the same. */
 static void remove_async_locked(struct locks *locks, struct waiter *waiter)
 {
     struct waiter **place = place_of(locks, waiter->caller), **leaf = place;
@@ -291,8 +291,8 @@ void waitlist_served_locked(struct waiter *waiter)
 
 /* ---- owners ---- */
 
-/* It gets a list of its own, and may be gone when this returns: also if there is no memory for a claim. False: there is none for the
- * list; it waits as before. */
+/* The caller gets a list of its own, and its memory may be gone when this returns, also if there was no memory for a claim.
+ * False: there is no memory for the list, and the caller waits as before. */
 static bool ask_alone_locked(struct waitlist *list, struct waiter *waiter)
 {
     remove_locked(list, waiter);
@@ -302,7 +302,7 @@ static bool ask_alone_locked(struct waitlist *list, struct waiter *waiter)
     return false;
 }
 
-/* Such callers must not wait behind others, because others may wait for them. */
+/* Callers of the owner that holds the name must not wait behind others, because others may wait for that owner. */
 void waitlist_join_owners_locked(struct waitlist *list, const char *owner, size_t owner_len)
 {
     if (owner_len == 0)
@@ -372,7 +372,7 @@ void waitlist_join_queue_locked(struct waitlist *list)
 
 /* ---- failing ---- */
 
-/* The backend has answered that the caller must wait: a driver with a queue of its own tells no holder with that. */
+/* The backend has answered that the caller must wait. A driver with its own queue (waiting_ns) names no holder in that answer. */
 static bool knows_why(const struct waitlist *list)
 {
     return list->busy_count > 0 || list->waiting_ns != 0;
@@ -417,7 +417,7 @@ void waitlist_fail_locked(struct waitlist *list, struct waiter *waiter, mortise_
     waiter_decide_locked(locks, waiter, status);
 }
 
-/* A request for this caller may be executed yet, or has been. */
+/* A request for this caller may have been executed, or may still be executed. */
 static bool may_have_it(const struct waitlist *list, const struct waiter *waiter)
 {
     const struct claim *claim = list->claim;
@@ -435,7 +435,7 @@ void waitlist_leave_locked(struct waiter *waiter, mortise_status status)
     const mortise_error *trouble = NULL;
     bool failing = list->failing_ns != 0 && list->waiting_ns == 0;
     if (status == MORTISE_TIMEDOUT && (failing || waiter->try_once)) {
-        trouble = failing ? list->trouble : NULL; /* not "held by another": nobody knows */
+        trouble = failing ? list->trouble : NULL; /* not "held by another": that is unknown */
         status = may_have_it(list, waiter) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
     }
     waitlist_fail_locked(list, waiter, status, trouble);
@@ -458,7 +458,7 @@ void waitlist_freed_locked(struct name *name)
         waitlist_ask_locked(list);
         return;
     }
-    /* news says when it is the turn of this process; if they get lost, the list asks soon by itself */
+    /* news comes when it is the turn of this process; if the news gets lost, the list soon asks by itself */
     struct timer *timer = &list->claim->timer;
     int64_t soon_ns = clock_after_ms(clock_now(), 50 + random_below(&locks->random, 50));
     if (timer->place == 0 || soon_ns < timer->due_ns)

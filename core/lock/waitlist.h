@@ -6,16 +6,16 @@
  *
  * The claim of the list asks for the head (claim.h has its states):
  *
- *   ASKING   OK: the head has it, and the next head asks. BUSY: the list watches the name and pauses.
- *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY ends the count. The time is not
- *            counted in which the backend has the request in its queue, as the driver reports (host->waiting); if it was
- *            there for ten times as long, the count ends, too.
- *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
- *   none     its claim had to be ended, or passed to a caller: the head brings one.
+ *   ASKING   OK: the head has the lock, and the next head asks. BUSY: the list watches the name and pauses.
+ *            No answer: the list backs off; after `unreachable_timeout` all callers fail. BUSY resets that time. While the
+ *            backend has the request in its queue, as the driver reports (host->waiting), the time does not count. After ten
+ *            times `unreachable_timeout` in the queue, the time is reset, too.
+ *   PAUSED   until news from the backend, or the timer: the holder's claim ends, or a back-off is over.
+ *   none     the list's claim had to be ended, or passed to a caller: the head brings another one.
  *
- * A fair backend may answer the head only when its turn comes, and till then nobody says who holds the name. So while the list is
- * ASKING, the first caller behind the head that has an owner asks from time to time, in a waitlist of its own. If it is BUSY, it
- * has learned whose the name is for all of them.
+ * A fair backend may answer the head only when its turn comes. Until then this process does not know who holds the name. So while
+ * the list is ASKING, the first caller behind the head that has an owner asks from time to time, in a waitlist of its own. If the
+ * answer is BUSY, it says who holds the name, for all callers of the list.
  *
  * If the head leaves, its claim serves the next caller that wants the same (owner, ttl, mode, permits): the place in the backend's
  * queue belongs to the process. A list without callers ends. */
@@ -30,7 +30,7 @@ struct waiter {
     struct waitlist *waitlist; /* NULL: decided */
     mortise_status status;     /* when decided */
     mortise_lease *lease;      /* with OK */
-    struct claim *spare;       /* brought along, so that the list never lacks one; NULL: the list has taken it */
+    struct claim *spare;       /* the caller brings a claim, so that the list never lacks one; NULL: the list has taken it */
     mortise_error *error;      /* filled on failure; may be NULL */
 
     const char *owner; /* NULL: unshared */
@@ -41,8 +41,8 @@ struct waiter {
     uint32_t permits;
     bool try_once, no_renew;
     bool queued; /* it had to wait */
-    bool looks;  /* it asks alone, on behalf of all that have owners */
-    bool unsure; /* under a former claim a request for it may be executed yet, or its effect is not undone */
+    bool looks;  /* it asks alone, on behalf of all callers that have owners */
+    bool unsure; /* a request for it under a former claim may still be executed, or its effect is not undone */
     int64_t asked_ns, until_ns;
     uint64_t caller; /* for observers; the mortise_request of an asynchronous one */
     mortise_state_callback on_state;
@@ -66,10 +66,10 @@ struct waitlist {
     bool alone;
     bool owners;         /* there may be callers with owners behind the head */
     struct claim *claim; /* ASKING or PAUSED, or NULL */
-    bool news;           /* came while asking: ask again at once if the answer is BUSY */
+    bool news;           /* news came while the list was asking: if the answer is BUSY, ask again at once */
     unsigned busy_count, failures;    /* answers in a row */
-    int64_t failing_ns;               /* since when no answer came, without the time in the backend's queue; 0: one did */
-    int64_t waiting_ns;               /* since when the backend says that the request is in its queue; 0: it is not */
+    int64_t failing_ns;               /* since when no answer came, less the time in the backend's queue; 0: not failing */
+    int64_t waiting_ns;               /* since when the request is in the backend's queue; 0: it is not there */
     mortise_error *trouble;           /* the last failure, while failing_ns is set; made when first needed */
     int64_t holder_seen_ns;           /* when the driver reported `holder` */
     mortise_info holder;              /* as of the last BUSY. The last member: not cleared on reuse */
@@ -81,7 +81,7 @@ struct waitlist {
 bool waitlist_join_locked(struct locks *locks, struct name *name, bool alone, struct waiter *waiter);
 /* The caller gives up: status says why, and its *error is filled. */
 void waitlist_leave_locked(struct waiter *waiter, mortise_status status);
-/* The head was passed a claim of this process: takes it off and goes on. */
+/* The head was passed a claim of this process: takes the head off, and the list goes on. */
 void waitlist_served_locked(struct waiter *waiter);
 /* The list is still ASKING: a caller with an owner asks by itself. */
 void waitlist_look_locked(struct waitlist *list);
@@ -97,7 +97,8 @@ void waitlists_free(struct locks *locks); /* those kept for reuse */
 /* Decides a caller that is on no list: wakes it, or queues its callback. Its memory may be gone then. */
 void waiter_decide_locked(struct locks *locks, struct waiter *waiter, mortise_status status);
 
-/* An asynchronous caller, which gets its number, and is found by it. The timer's room has been reserved; unlinking gives it back. */
+/* Enters an asynchronous caller, which gets a number by which it is found. The caller has reserved room for the timer; unlinking
+ * gives the room back. */
 void waiter_link_async_locked(struct locks *locks, struct waiter *waiter, int64_t until_ns);
 /* NULL: none with this number is pending. */
 struct waiter *waiter_find_async_locked(struct locks *locks, uint64_t caller);
@@ -114,7 +115,7 @@ void waitlist_pause_locked(struct waitlist *list, int64_t due_ns);
 void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter);
 void waitlist_fail_locked(struct waitlist *list, struct waiter *waiter, mortise_status status,
                           const mortise_error *error);
-/* The claim of the list is not wanted any more: ended if need be. */
+/* The claim of the list is not wanted any more: ends it if necessary. */
 void waitlist_drop_claim_locked(struct waitlist *list);
 /* The caller has to wait: observers see it, once. */
 void waitlist_queued_locked(struct waiter *waiter);

@@ -1,9 +1,9 @@
-/* watch.c - asks the driver to tell when a name becomes free, as long as callers wait for it.
+/* watch.c - asks the driver to report when a name becomes free, as long as callers wait for it.
  *
  * An UNWATCH may reach the driver after the acquire of the next caller, because requests that are made under the lock of
- * the client are started after it is released. A driver that registered that caller with its BUSY answer may take the
- * registration back then, and news may be lost. So a WATCH that had to wait for an UNWATCH is `late`: when the driver has
- * it, the waitlist asks once more. */
+ * the client are started after the lock is released. If the driver has registered that caller with its BUSY answer, the
+ * UNWATCH may remove the registration, and news may be lost. So a WATCH that had to wait for an UNWATCH is `late`: when
+ * the driver has got the WATCH, the waitlist asks once more. */
 #include "lock/waitlist.h"
 
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /* watchdog.c - the thread that serves the heap of due times: renewals, deadlines, retries, time-outs.
  *
- * It does not go into the module stack (a driver stuck in a disk must not keep it from telling a loss):
+ * It does not go into the module stack, because a driver that is stuck in a disk must not keep it from reporting a loss:
  * it hands its requests to the service thread. If the system gives no such thread, the watchdog enters the stack itself,
- * because a renewal that is not sent loses the lease. It never runs a callback of the
- * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does, and on the
- * connection to the witness.
- * When a renewal is due, those that are due soon are taken along, so that a driver can send them together:
- * ten thousand leases that were taken one by one fall into step after a few periods. */
+ * because a renewal that is not sent loses the lease. It never runs a callback of the application. It sleeps on a timerfd
+ * of CLOCK_BOOTTIME, so that it wakes up when a suspended machine does, and on the connection to the witness.
+ * When a renewal is due, it also starts those that are due soon, so that a driver can send them together: ten thousand
+ * leases that were acquired one by one are renewed together after a few periods. */
 #include "base/futex.h"
 #include "lock/waitlist.h"
 
@@ -64,7 +63,7 @@ static void serve_locked(struct locks *locks, struct timer *timer, int64_t now)
         waitlist_leave_locked(waiter_of(timer), MORTISE_TIMEDOUT);
 }
 
-/* *taking: a renewal was due in this run, and others are taken along. */
+/* *taking: a renewal was due in this run, so renewals that are due soon are started too. */
 static bool is_due(struct timer *timer, int64_t now, bool *taking)
 {
     bool due = timer->due_ns <= now;
@@ -111,8 +110,8 @@ static int poll_ms(int64_t due_ns)
 }
 
 /* A thread that sleeps on a timer which the application has closed cannot be woken, because poll() keeps that timer. So another
- * thread takes its place, and it touches nothing of the client any more, should it wake up: the old timer may fire, or the
- * witness may end. Until then it costs a stack.
+ * thread takes its place. If the old thread wakes up, because the old timer fires or the witness ends, it touches nothing of the
+ * client any more. Until then it costs a stack.
  *
  *   AWAKE    it serves the timers, and looks at watchdog.timer before it sleeps
  *   ASLEEP   it touches nothing of the client
@@ -136,7 +135,7 @@ struct sleep {
     int64_t due_ns, witness_ns;
 };
 
-/* Whoever sets the timer from here on finds the thread asleep. */
+/* A thread that sets the timer from here on finds this one asleep. */
 static struct sleep go_to_sleep(struct watch_thread *self)
 {
     struct locks *locks = self->locks;
@@ -159,8 +158,9 @@ static bool wake_up(struct watch_thread *self)
     return atomic_compare_exchange_strong(&self->state, &state, WATCH_AWAKE);
 }
 
-/* Sleeps until the timer fires, or the witness's connection needs a turn: then true. (Nothing is read from the timer: its number
- * may be another file's by now, and setting it anew makes it unreadable.) Without a timer nobody can wake it. */
+/* Sleeps until the timer fires, or the witness's connection needs a turn. Returns true in the second case. (Nothing is read from
+ * the timer: its number may be another file's by now, and setting the timer again makes it unreadable.) Without a timer, no
+ * other thread can wake this one, so it sleeps for a second at most. */
 static bool sleep_until_due(const struct sleep *sleep)
 {
     struct pollfd fds[] = {{.fd = sleep->timer, .events = POLLIN},
