@@ -44,8 +44,8 @@ static int64_t within(int64_t number, int64_t least, int64_t most)
     return number < least ? least : number > most ? most : number;
 }
 
-/* What no driver can mean is not worked with: a request that was sent in the future (R1), a claim or a holder's
- * that outlives every ttl. */
+/* Corrects values that no driver can mean: a request that was sent in the future (R1), or a claim of ours or of another
+ * holder that outlives every ttl. */
 static void bound_numbers(mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW)
@@ -62,9 +62,9 @@ static mortise_status known(mortise_status status)
     return status > MORTISE_OK || status < MORTISE_BACKEND ? MORTISE_BACKEND : status;
 }
 
-/* Completing from a thread that is not inside the pump, or twice, breaks the contract: the core cannot
- * mend it, but it must not be harmed by it. It is no mistake of a module below a plugin that is being closed: the plugin
- * cancels what it has out, and the answer is nobody's any more. */
+/* A completion from a thread that is not inside the pump, or a second one, breaks the contract: the core cannot repair
+ * that, but it must not be harmed by it. If a plugin is being closed, a completion by a module below it is no mistake:
+ * the plugin cancels its requests, and nobody wants the answers any more. */
 static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
 {
     struct pump *pump = pump_of(host);
@@ -95,7 +95,7 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
 {
     if (!complete(host, op, status))
         return;
-    mortise_error *error = malloc(sizeof(*error)); /* without it the status has to do */
+    mortise_error *error = malloc(sizeof(*error)); /* without memory, the caller gets only the status */
     if (error == NULL)
         return;
     va_list arguments;
@@ -116,7 +116,7 @@ static void host_emit(mortise_host *host, mortise_op *op, const mortise_info *in
         op->emitted(op, info);
         return;
     }
-    mortise_info whole = {.size = sizeof(whole)}; /* of an older module: the rest is zero */
+    mortise_info whole = {.size = sizeof(whole)}; /* an older module fills less: the rest is zero */
     memcpy(&whole, info, size);
     whole.size = sizeof(whole);
     op->emitted(op, &whole);
@@ -138,9 +138,9 @@ static void host_news_all(mortise_host *host)
     pump_of(host)->upcalls->news(pump_of(host), NULL, 0);
 }
 
-/* A plugin may use other names below than the core does above it (another namespace, names of its own), and only the
- * plugin could translate them. So a doubt from below a plugin is one of all names: to ask too often does no harm, a doubt
- * about a name that the core does not know would be lost. */
+/* The names below a plugin may differ from those of the core above it (another namespace, names of its own), and only the
+ * plugin could translate them. So a doubt from below a plugin is taken for one of all names. Asking too often does no
+ * harm, but a doubt about a name that the core does not know would be lost. */
 static void host_doubt(mortise_host *host, const char *name, size_t name_len)
 {
     struct pump *pump = pump_of(host);
@@ -152,7 +152,7 @@ static void host_doubt(mortise_host *host, const char *name, size_t name_len)
         pump->upcalls->doubt(pump, name, name_len);
 }
 
-/* A plugin may have made the op: then only the plugin knows which op of the core's depends on it. */
+/* A plugin may have made the op: then only the plugin knows which op of the core depends on it. */
 static void host_waiting(mortise_host *host, mortise_op *op)
 {
     struct pump *pump = pump_of(host);
@@ -227,7 +227,7 @@ void host_prepare(struct instance *instance, void *pump)
     };
 }
 
-/* A module that did not open may have threads' answers on their way while the client goes on without it. */
+/* A module that failed to open may have answers of threads on their way, while the client goes on without the module. */
 void host_forget(struct instance *instance, void *pump)
 {
     resolve_forget(pump, instance);

@@ -1,12 +1,12 @@
-/* interest.c - the descriptors that the stack wants to be polled, kept in an epoll set that is made when
- * somebody first has to poll; and the poke that wakes the thread that polls. See pump.h. */
+/* interest.c - the epoll set with the descriptors that the stack wants to be polled, made when a thread first
+ * has to poll; and the poke, which wakes the thread that polls. See pump.h. */
 #include "pump/pump_internal.h"
 
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Where the kernel refuses, the entry is left without events: it is tried again when next looked at. */
+/* If the kernel refuses a descriptor, its entry is left without events, so the next look tries again. */
 static void set_epoll(struct pump *pump, struct pollfd *fd, bool known)
 {
     struct epoll_event event = {.events = (uint32_t)fd->events, .data.fd = fd->fd};
@@ -64,7 +64,7 @@ void pump_update_interest_locked(struct pump *pump)
     pump->interest_count = count;
 }
 
-/* The epoll set, made when somebody first has to poll. pump lock held */
+/* Makes the epoll set when a thread first has to poll. pump lock held */
 bool pump_open_epoll_locked(struct pump *pump)
 {
     if (pump->wakeup.epoll >= 0)
@@ -96,9 +96,9 @@ static bool report(const struct pump *pump, uint32_t events)
     return epoll_ctl(pump->shown, EPOLL_CTL_MOD, pump->wakeup.epoll, &event) == 0;
 }
 
-/* Another thread is inside, perhaps for as long as a disk takes. Until it leaves, nobody can handle what is ready, and an event
- * loop that is told of it dispatches again and again. The second epoll_wait() removes the pump's set from the kernel's list of
- * ready descriptors: otherwise an edge-triggered loop would not be woken when the set is shown again. */
+/* Another thread is inside, perhaps for as long as a disk takes. Until it leaves, no other thread can handle ready descriptors,
+ * and an event loop that sees them dispatches again and again. The second epoll_wait() removes the pump's set from the kernel's
+ * list of ready descriptors: otherwise an edge-triggered loop would not be woken when the set is shown again. */
 void pump_hide_locked(struct pump *pump)
 {
     struct epoll_event ready[2];
@@ -110,7 +110,7 @@ void pump_hide_locked(struct pump *pump)
 }
 
 /* The kernel checks whether something is ready, and wakes the threads that poll the set. If the call fails, the owner of that set
- * has just removed the pump's, and adds it again itself, with all events. */
+ * has just removed the pump's set from it, and adds it again itself, with all events. */
 void pump_show_locked(struct pump *pump)
 {
     if (pump->hidden)

@@ -262,8 +262,9 @@ void pump_wake_later(struct pump *pump, _Atomic uint32_t *word)
 }
 
 /* A driver that loses its connection may doubt its claims one by one. Below a plugin each of these doubts means all names, so
- * they are gathered until the module calls of a round have returned: one look at all names. The next round begins anew, because a
- * doubt cannot wait: a driver that doubts one claim in each of many rounds costs as many looks, and should gather them itself. */
+ * they are gathered until the module calls of a round have returned: all claims are then renewed once. Doubts are not gathered
+ * over several rounds, because they cannot wait. So a driver that doubts one claim in each of many rounds makes all claims be
+ * renewed as often, and should gather its doubts itself. */
 static void tell_doubt(struct pump *pump)
 {
     if (!pump->doubt_below)
@@ -272,7 +273,8 @@ static void tell_doubt(struct pump *pump)
     pump->upcalls->doubt(pump, NULL, 0);
 }
 
-/* One round: what is on the lists now, and what comes of it. pump lock held, but not on the way */
+/* One round: does what is on the lists now, and delivers the completions. Called and returns with the pump lock held; drops it
+ * in between. */
 static void round_inside(struct pump *pump)
 {
     struct work work;
@@ -300,10 +302,10 @@ static void leave_inside_locked(struct pump *pump)
         pump_poke_locked(pump);
     pump->poke_wanted = false;
     pthread_cond_broadcast(&pump->left);
-    service_attend_locked(pump, false); /* who is about to lead looks after the timer */
+    service_attend_locked(pump, false); /* the next leader looks after the timer */
 }
 
-/* Who is decided is woken after each round: what comes in next may take long. */
+/* Wakes the callers that were decided in this round, because the next round may take long. */
 static void flush_wakes_locked(struct pump *pump)
 {
     if (pump->wake_count == 0)
@@ -323,8 +325,8 @@ static void poke_leader_locked(struct pump *pump)
     pthread_cond_broadcast(&pump->left);
 }
 
-/* until_ns: no further round begins then; 0: in CALLER_NS; NEVER: the service thread, which looks at the descriptors
- * now and then while work keeps coming in. */
+/* Starts no round after until_ns. 0: CALLER_NS after the first round. NEVER: for the service thread, which looks at the
+ * descriptors now and then while work keeps coming in. */
 static void work_inside(struct pump *pump, int64_t until_ns)
 {
     pump->inside = true;
@@ -349,7 +351,7 @@ static void work_inside(struct pump *pump, int64_t until_ns)
     leave_inside_locked(pump);
 }
 
-/* pump lock held, but not on the way */
+/* Called and returns with the pump lock held; drops it in between. */
 void pump_serve_locked(struct pump *pump)
 {
     work_inside(pump, MORTISE_NEVER);
@@ -377,7 +379,7 @@ bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
 {
     if (op->core_state == OP_STARTED) {
         op->core_state = OP_COMPLETED;
-        /* a plugin had its answers who knows when */
+        /* it is unknown when a plugin has got its answers */
         if (pump->top->module.kind == MORTISE_KIND_DRIVER)
             ((struct task *)(void *)op)->doubts = atomic_load(&pump->doubts);
     } else if (op->core_state == OP_OF_PLUGIN)

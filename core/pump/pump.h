@@ -1,26 +1,27 @@
 /* pump.h - who calls into the module stack, and when: Leader/Followers.
  *
- * A stack of modules is a single-threaded state machine, and there is no I/O thread in a caller's way:
+ * A stack of modules is a single-threaded state machine, and there is no I/O thread between a caller and it:
  *
- * - *Inside.* At most one thread at a time is inside the stack. Who has something to do there (ops to
- *   start or cancel, ready descriptors, a posted function) puts it on a list; if nobody is inside
- *   it goes in and does all that is on the lists, for others too; if somebody is, that thread does it
- *   before it leaves. So nobody waits for a module that is stuck in a disk, and requests of many
- *   callers become one batch by themselves.
+ * - *Inside.* At most one thread at a time is inside the stack. A thread that has work for it (ops to
+ *   start or cancel, ready descriptors, a posted function) puts the work on a list. If no thread is inside,
+ *   it goes in and does everything on the lists, also for other threads. If a thread is inside, that
+ *   thread does the work before it leaves. So no caller waits for a module that is stuck in a disk, and
+ *   the requests of many callers form batches.
  * - *Leader.* Of the threads that wait for an outcome, one polls the stack's descriptors; the others
  *   (followers) sleep until their outcome is there or they are named leader. A leader that leaves
- *   names the next: first one whose outcome is expected soon (pump_expect). A lone caller makes its system calls itself and meets no other thread.
- * - *Service thread.* Where something is outstanding that no caller waits for (async acquires, renewals,
- *   releases not waited for, timers of a driver), a thread of the client's leads, if nobody else has
- *   turned the stack for GRACE_NS; and it makes a turn in place of a leader that makes none although
- *   a descriptor is ready, or something is posted. It is started when first needed: with the first follower
- *   at the latest.
+ *   names the next one, preferably a caller whose outcome is expected soon (pump_expect). A lone caller
+ *   makes its system calls itself and needs no other thread.
+ * - *Service thread.* If something is outstanding that no caller waits for (async acquires, renewals,
+ *   releases that are not waited for, timers of a driver), a thread of the client leads, once no other
+ *   thread has turned the stack for GRACE_NS. It also makes the leader's turn if the leader makes none
+ *   although a descriptor is ready or something is posted. It is started when first needed: with the
+ *   first follower at the latest.
  *
  * Completions are collected inside and run after the module call has returned, with no lock held, by
  * the thread that is inside; wake-ups of followers go out after the batch.
  *
- * Locks: the pump's lock is the innermost of the core; it is never held over a module call (but
- * `interest`, which is quick) or a completion. */
+ * Locks: the pump's lock is the innermost of the core. It is not held during a completion or a module
+ * call, except `interest`, which is quick. */
 #ifndef MORTISE_CORE_PUMP_H
 #define MORTISE_CORE_PUMP_H
 
@@ -34,25 +35,25 @@
 
 #define PUMP_FDS 256
 
-/* A thread that waits for an outcome. On its stack; whoever decides the outcome calls sleeper_wake. */
+/* A thread that waits for an outcome. On its stack; the thread that decides the outcome calls sleeper_wake. */
 struct sleeper {
     _Atomic uint32_t word; /* a futex: enum sleeper_word in wait.c */
     struct pump *pump;
     bool aside;   /* never leads */
-    bool patient; /* follows, where one leads or is expected to, unless it is expected itself */
+    bool patient; /* lets another thread lead if one does or is expected to, unless it is expected itself */
     /* pump lock: */
-    bool follows;                    /* is among the followers, */
-    bool expected;                   /* among those whose outcome is expected next */
+    bool follows;                    /* it is among the followers */
+    bool expected;                   /* its outcome is expected next */
     unsigned dependents;             /* pump_depend(); 0: none */
-    struct sleeper *next, *previous; /* there */
+    struct sleeper *next, *previous; /* among the followers */
 };
 
 /* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
 #define OP_IDLE 4
 
-/* Kinds of op that only the pump knows. The last task of a client: goes to the top module's `leave`. */
+/* Kinds of op that only the pump knows. OP_LEAVE is the last task of a client: it goes to the top module's `leave`. */
 #define OP_LEAVE ((mortise_op_kind)0)
-/* Go to `watch` and `unwatch` of the top module, and are completed at once. */
+/* These go to `watch` and `unwatch` of the top module, and are completed at once. */
 #define OP_WATCH ((mortise_op_kind)0x100)
 #define OP_UNWATCH ((mortise_op_kind)0x101)
 
@@ -63,7 +64,7 @@ struct wake_list {
     bool leader; /* the leader is one of them, and may be polling */
 };
 
-/* An op of the core's. The op is the first member: a mortise_op * is its task. */
+/* An op of the core. The op is the first member, so a mortise_op * can be cast to its task. */
 struct task {
     mortise_op op;
     struct task *next, *previous; /* on a list of tasks to start, or free */
@@ -71,7 +72,7 @@ struct task {
     uint8_t phase;   /* enum task_phase in pump_internal.h; with the flags: pump lock */
     bool unattended; /* counted in pump.unattended: no caller sleeps for it */
     bool cancel_wanted, on_cancels;
-    unsigned doubts; /* of the pump, when a driver completed it, or a plugin got it */
+    unsigned doubts; /* pump.doubts when a driver completed the task, or a plugin got it */
 };
 
 struct task_list {
@@ -115,14 +116,14 @@ struct pump {
     mortise_op *done, **done_end; /* completed, not yet delivered: of the thread inside */
     _Atomic uint32_t *wakes[64];  /* futexes to wake when it leaves: likewise */
     size_t wake_count;
-    pthread_cond_t left; /* somebody left the inside */
+    pthread_cond_t left; /* a thread left the inside */
 
     bool led;     /* a leader exists: a sleeper, or the service thread */
-    bool polling; /* it sleeps in epoll_wait, until polling_until_ns */
+    bool polling; /* the leader sleeps in epoll_wait, until polling_until_ns */
     int64_t polling_until_ns;
-    struct sleeper *followers[2]; /* [1]: those who are expected */
+    struct sleeper *followers[2]; /* [1]: those whose outcome is expected next */
     unsigned follower_count;
-    bool rested;         /* a leader has left and named nobody (pump_depend) */
+    bool rested;         /* a leader has left without a successor (pump_depend) */
     uint64_t turns;      /* how often the inside was left */
     uint64_t looks;      /* how often the descriptors were looked at */
     unsigned unattended; /* tasks and async waiters outstanding that no caller sleeps for */
@@ -141,40 +142,41 @@ struct pump {
     int64_t service_until_ns; /* how long it sleeps, if it does */
     bool dispatched;          /* the application polls the descriptor (mortise_fd): */
     int shown;                /* an epoll set, which has this pump's in it */
-    bool hidden;              /* and does not report it until somebody leaves the inside */
+    bool hidden;              /* `shown` does not report it until a thread leaves the inside */
     bool manual;              /* tests turn it by hand: no service thread */
     struct board *board;      /* NULL until a name is first looked up */
 };
 
 void pump_init(struct pump *pump, const struct pump_upcalls *upcalls, struct loader *loader);
 void pump_destroy(struct pump *pump);
-/* resolve.c, before pump_destroy(): look-ups that are still under way report to nobody. Nobody is inside any more. */
+/* resolve.c, before pump_destroy(): drops the results of look-ups that are still under way. No thread is inside any more. */
 void resolve_end(struct pump *pump);
 /* The stack is complete: from here on ops may be started. */
 void pump_attach(struct pump *pump, struct instance *top);
 /* Fills host and core of an instance: the `host_prepare` of the loader; argument is the pump. */
 void host_prepare(struct instance *instance, void *pump);
-/* The `host_forget`: what the instance posted, and look-ups that it began, tell nobody any more. */
+/* The `host_forget`: drops what the instance has posted, and the results of the look-ups that it began. */
 void host_forget(struct instance *instance, void *pump);
 
-/* Starts tasks (linked by next), and does what else is on the lists. A task that was canceled before is
+/* Starts tasks (linked by next), and does everything else that is on the lists. A task that was canceled before is
  * completed with CANCELED. */
 void pump_start(struct pump *pump, struct task_list *tasks);
 /* The same for a thread that must not go inside (the watchdog): the service thread does it. */
 void pump_start_detached(struct pump *pump, struct task_list *tasks);
-/* While this thread runs callbacks of the application: what pump_start_soon() is given is held back, so that
- * what many callbacks ask for goes out together; until pump_let_go() (NULL: the pump may be gone), or
- * something that is waited for, or the service thread looks at the lists. While that leads, nobody tells it to. */
+/* While this thread runs callbacks of the application: the tasks of pump_start_soon() are held back, so that the
+ * requests of many callbacks go out together. They go out with pump_let_go() (NULL: the pump may be gone), with a
+ * request that a caller waits for, or when the service thread looks at the lists. If the service thread leads, it is
+ * not told to look. */
 void pump_hold(struct pump *pump);
 void pump_start_soon(struct pump *pump, struct task_list *tasks);
 void pump_let_go(struct pump *pump);
 /* Asks for the cancellation of a task that may or may not have been started. Only notes it: call
  * pump_kick() after the client's lock was released. The task must not have been delivered. */
 void pump_cancel(struct pump *pump, struct task *task);
-/* A driver may have sent this request, which was given to the pump and is not answered. In doubt true: while a
- * thread is in the stack, below a plugin, and for all but an acquire. */
+/* A driver may have sent this request, which was given to the pump and is not answered. True also if that is not known:
+ * while a thread is in the stack, below a plugin, and for every request except an acquire. */
 bool pump_may_be_sent(struct pump *pump, const struct task *task);
-/* Does what is on the lists, if nobody is inside. */
+/* Does what is on the lists, if no thread is inside. */
 void pump_kick(struct pump *pump);
 /* No caller sleeps for this task (before or after its start, until it is delivered). */
 void pump_unattend(struct pump *pump, struct task *task);
@@ -184,31 +186,32 @@ void pump_attention(struct pump *pump, int change);
 void sleeper_init(struct sleeper *sleeper, struct pump *pump);
 /* Sleeps, leading or following, until the sleeper is woken or `until_ns`. True: woken. */
 bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
-/* Its outcome is expected before that of others: it leads before them, so that it reads the answer itself. It is not decided
- * yet, and cannot be meanwhile. */
+/* The outcome of this sleeper is expected before that of others: it leads before them, so that it reads the answer itself. It is
+ * not decided yet, and cannot be decided during this call. */
 void pump_expect(struct pump *pump, struct sleeper *sleeper);
-/* The sleeper is about to be decided, and so many others wait for what only comes after a further request of its thread. If no
- * others follow, it names no successor when it leaves: it will lead again for that request. Should that be late, the service
- * thread leads. */
+/* The sleeper is about to be decided, and `count` others wait for outcomes that come only after a further request of its thread.
+ * If there are no other followers, it names no successor when it leaves, because it will lead again for that request. If the
+ * request comes late, the service thread leads. */
 void pump_depend(struct pump *pump, struct sleeper *sleeper, unsigned count);
-/* The same, but enters the stack only if the system gives no service thread. */
+/* Like pump_wait(), but enters the stack only if the system gives no service thread. */
 bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */
 void sleeper_wake(struct sleeper *sleeper);
 bool sleeper_done(const struct sleeper *sleeper);
-/* The same in two parts, for a caller with a lock held: from the first on the sleeper is decided (and may
- * be gone), the system calls are left to the second. Inside the pump all of it is left to the pump. */
+/* sleeper_wake() in two parts, for a caller that holds a lock: the first part decides the sleeper (which may be gone
+ * then), the second makes the system calls. Inside the pump, the pump makes them. */
 void sleeper_wake_later(struct sleeper *sleeper, struct wake_list *list);
 void wake_list_flush(struct pump *pump, struct wake_list *list);
 
 /* One turn without waiting (mortise_dispatch, tests). */
 void pump_turn(struct pump *pump);
-/* The descriptor that is readable when pump_turn has something to do; -1: none could be had. */
+/* Returns the descriptor that is readable when pump_turn has something to do; -1: the system gives none. */
 int pump_epoll(struct pump *pump);
-/* The application has that descriptor, in this epoll set (EPOLLIN, with the descriptor as data), and makes the turns. While
- * somebody is inside, pump_turn() does nothing about what is ready, and has the set not report it until that thread leaves. */
+/* The application has that descriptor in the epoll set `shown` (EPOLLIN, with the descriptor as data), and makes the turns. While
+ * a thread is inside, pump_turn() does not handle ready descriptors, and the set does not report them until that thread
+ * leaves. */
 void pump_dispatched(struct pump *pump, int shown);
-/* What was started is not waited for, and its answer is wanted soon. */
+/* No caller waits for the tasks that were started, and their answers are wanted soon. */
 void pump_hurry(struct pump *pump);
 
 /* Ends the service thread; false: it did not end by then (it is stuck in a module). */

@@ -1,9 +1,9 @@
-/* resolve.c - host names are looked up here, on a thread each, for the modules: a resolver may block for
+/* resolve.c - looks up host names for the modules, each on a thread of its own: a resolver may block for
  * minutes, and nothing may block inside the pump. A numeric address is answered without a thread.
  *
- * A look-up belongs to two: its thread, which may outlive the client by far (the resolver cannot be
- * interrupted), and the client's list, which lives until the pump is destroyed. The board is what they
- * share, and goes with the last of them; a thread that finds the client gone drops what it found. */
+ * A look-up has two owners: its thread, which may outlive the client by far (the resolver cannot be
+ * interrupted), and the client's list, which lives until the pump is destroyed. They share the board,
+ * which is freed with the last of them. If the client is gone, the thread drops its result. */
 #include "pump/pump_internal.h"
 
 #include <netdb.h>
@@ -23,12 +23,12 @@ struct board {
 struct lookup {
     struct lookup *next, *previous;
     struct board *board;
-    struct instance *instance; /* NULL: it is gone, nobody is told */
+    struct instance *instance; /* NULL: it is gone, and the result is dropped */
     mortise_resolved resolved;
     void *argument;
     struct addrinfo *addresses;
     int problem;           /* of getaddrinfo */
-    bool thread;           /* its thread has still to look at it */
+    bool thread;           /* its thread still uses it */
     struct posted *posted; /* made beforehand: an answer must not get lost */
     char *port;            /* behind the node */
     char node[];
@@ -124,7 +124,7 @@ static void *run(void *argument)
     struct board *board = lookup->board;
     look_up(lookup, AI_ADDRCONFIG);
     if (lookup->problem == EAI_NONAME || lookup->problem == EAI_ADDRFAMILY)
-        look_up(lookup, 0); /* "localhost" on a host that has nothing but it */
+        look_up(lookup, 0); /* "localhost" on a host that has only a loopback address */
     pthread_mutex_lock(&board->lock);
     bool gone = board->pump == NULL || lookup->instance == NULL;
     lookup->thread = false;
@@ -198,7 +198,7 @@ bool resolve_begin(struct pump *pump, struct instance *instance, const char *nod
     return begun;
 }
 
-/* What was posted already stays on the board until the pump's end. */
+/* A look-up whose result was posted already stays on the board until the pump is destroyed. */
 void resolve_forget(struct pump *pump, const struct instance *instance)
 {
     struct board *board = pump->board;
@@ -211,7 +211,7 @@ void resolve_forget(struct pump *pump, const struct instance *instance)
     pthread_mutex_unlock(&board->lock);
 }
 
-/* Nobody is inside the pump, and nobody will be. */
+/* No thread is inside the pump, and none will be. */
 void resolve_end(struct pump *pump)
 {
     struct board *board = pump->board;

@@ -15,8 +15,8 @@ static bool needed_locked(const struct pump *pump)
     return pump->unattended > 0 || pump->followers[0] != NULL || pump->followers[1] != NULL;
 }
 
-/* Nothing is outstanding: sleeps until the driver's timer, which a caller may have run by then. If a thread is inside, it
- * may be slow to run a timer that is due: looking again at once would be a busy loop. */
+/* Nothing is outstanding: sleeps until the driver's timer, which a caller may have served by then. If a thread is inside, it
+ * may be slow to serve a timer that is due; to look again at once would be a busy loop. */
 static void sleep_locked(struct pump *pump)
 {
     int64_t soon_ns = pump->inside ? clock_now() + GRACE_NS : 0;
@@ -31,14 +31,14 @@ static void sleep_locked(struct pump *pump)
         pump->turn_wanted = true;
 }
 
-/* Somebody else leads. If it makes no turn though there is something to do (it may have been starved,
- * or stopped by a debugger), the turn is made here. */
+/* Another thread leads. If it makes no turn although there is work (it may get no processor time, or be
+ * stopped by a debugger), this thread makes the turn. */
 static void guard_locked(struct pump *pump, int64_t *tick_ns)
 {
     uint64_t turns = pump->turns, looks = pump->looks;
     pump->service_guards = true;
     if (pump->rested)
-        *tick_ns = GRACE_NS; /* soon nobody may lead */
+        *tick_ns = GRACE_NS; /* there may be no leader soon */
     else if (pump->unattended == 0)
         *tick_ns = GUARD_MAX_NS; /* callers wait for one another, as they often do for a moment */
     pump->rested = false;
@@ -52,7 +52,7 @@ static void guard_locked(struct pump *pump, int64_t *tick_ns)
         *tick_ns = *tick_ns * 2 > GUARD_MAX_NS ? GUARD_MAX_NS : *tick_ns * 2;
 }
 
-/* What was seen to be ready is the application's first, if it dispatches. */
+/* If the application dispatches, gives it time to handle the ready descriptors first. */
 static void after_poll_locked(struct pump *pump)
 {
     if (!pump->dispatched || !pump->turn_wanted)
@@ -84,7 +84,7 @@ static void lead_locked(struct pump *pump)
     }
 }
 
-/* Nobody leads: is somebody about to, or just between two calls? */
+/* No thread leads. False: another thread has looked at the descriptors within GRACE_NS, or leads now. */
 static bool wait_grace_locked(struct pump *pump)
 {
     if (pump->service_hurry) {
@@ -112,7 +112,7 @@ static void *service_main(void *argument)
         else if (wait_grace_locked(pump))
             lead_locked(pump);
     }
-    if (!pump->inside && pump_has_work_locked(pump)) /* that a caller has left to it */
+    if (!pump->inside && pump_has_work_locked(pump)) /* work that a caller has left to this thread */
         pump_serve_locked(pump);
     pump->service_runs = false;
     pthread_cond_broadcast(&pump->left);
@@ -135,8 +135,8 @@ bool service_start_locked(struct pump *pump)
     return pump->service_runs;
 }
 
-/* The thread would sleep through the driver's timer: that is due earlier, or the machine was suspended meanwhile, for which time
- * a thread that sleeps sleeps longer. */
+/* The thread would sleep past the driver's timer: the timer is due before the sleep ends; or the machine was suspended
+ * meanwhile, and the sleep lasts longer by that time. */
 static bool oversleeps_locked(const struct pump *pump)
 {
     return pump->due_ns + GRACE_NS < pump->service_until_ns ||
@@ -177,8 +177,8 @@ void service_follow_up_locked(struct pump *pump)
     pthread_cond_signal(&pump->service_cond);
 }
 
-/* The work is done by the service thread and not by a caller that leads: that thread may get no processor (a
- * debugger, a signal handler, a low priority), and renewals must not depend on it. */
+/* The service thread does the work, and not a caller that leads: the caller may get no processor time (a debugger, a
+ * signal handler, a low priority), and renewals must not depend on that. */
 bool service_take_over_locked(struct pump *pump)
 {
     bool led_by_caller = pump->led && !pump->service_leads;
@@ -221,7 +221,7 @@ bool pump_stop(struct pump *pump, int64_t until_ns)
     pump->service_made = false;
     pthread_t service = pump->service;
     pthread_mutex_unlock(&pump->lock);
-    /* A thread that is stuck in a module ends some day, and nobody waits for it then. */
+    /* A thread that is stuck in a module may end later; no thread waits for that. */
     if (made && ended)
         pthread_join(service, NULL);
     else if (made)

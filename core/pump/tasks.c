@@ -18,17 +18,17 @@ static void queue_starts_locked(struct pump *pump, struct task_list *tasks)
 void pump_start(struct pump *pump, struct task_list *tasks)
 {
     if (tasks->first == NULL && pump_inside_here == pump)
-        return; /* a completion: what it noted is seen before this thread leaves the inside */
+        return; /* called in a completion: this thread looks at the lists before it leaves the inside */
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
     if (!pump->inside && pump_has_work_locked(pump))
         pump_go_inside_locked(pump);
-    if (pump->due_ns != MORTISE_NEVER) /* if all was answered at once, nobody is about to lead */
+    if (pump->due_ns != MORTISE_NEVER) /* if all was answered at once, no thread is about to lead */
         service_attend_locked(pump, true);
     pthread_mutex_unlock(&pump->lock);
 }
 
-/* The pump whose callbacks this thread runs, and how much it has held back for it. */
+/* The pump whose callbacks this thread runs, and how many tasks it has held back for that pump. */
 static _Thread_local struct pump *held_here;
 static _Thread_local unsigned held;
 
@@ -47,7 +47,7 @@ void pump_start_soon(struct pump *pump, struct task_list *tasks)
     }
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
-    service_attend_locked(pump, false); /* should the callback take long */
+    service_attend_locked(pump, false); /* in case the callback takes long */
     pthread_mutex_unlock(&pump->lock);
 }
 

@@ -1,9 +1,9 @@
 /* wait.c - threads that wait for an outcome: one leads and polls, the others follow; see pump.h.
  *
- * The word of a sleeper tells who may touch it: only the thread itself moves it between AWAKE, ASLEEP
- * and LEADING; anybody may name it (ASLEEP -> NAMED, pump lock held) and, once, wake it (-> DONE). From
- * DONE on the sleeper's memory is its thread's to give up; a futex wake on its address after that
- * touches nothing. */
+ * The word of a sleeper says who may change it. Only the sleeper's own thread moves it between AWAKE, ASLEEP
+ * and LEADING. Any thread may name the sleeper (ASLEEP -> NAMED, pump lock held) and, once, wake it (-> DONE).
+ * From DONE on, the sleeper's thread may give up its memory; a futex wake on its address after that touches
+ * nothing. */
 #include "pump/pump_internal.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ void sleeper_wake(struct sleeper *sleeper)
     wake_list_flush(pump, &list);
 }
 
-/* How long to sleep in the kernel, at most: a virtual clock moves without waking anybody. */
+/* How long to sleep in the kernel, at most: a virtual clock moves without waking a thread. */
 static int64_t remaining_ns(int64_t until_ns)
 {
     int64_t now = clock_now();
@@ -120,8 +120,8 @@ static void note_ready_locked(struct pump *pump, const struct epoll_event *event
     }
 }
 
-/* Sub-millisecond time-outs where the kernel has them (Linux 5.11) and a sandbox allows them, else
- * rounded up. */
+/* Uses time-outs of less than a millisecond if the kernel has them (Linux 5.11) and the sandbox allows them; otherwise
+ * rounds up. */
 static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns)
 {
 #ifdef SYS_epoll_pwait2
@@ -139,8 +139,8 @@ static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, in
     return epoll_wait(epoll, events, capacity, ms > INT_MAX ? INT_MAX : (int)ms);
 }
 
-/* No epoll to be had (out of descriptors): poll what there is, in short turns, since nothing can
- * wake this thread. */
+/* The system gives no epoll set (it is out of descriptors). Polls the stack's descriptors in short turns, because
+ * nothing can wake this thread. */
 static void poll_without_epoll(struct pump *pump, int64_t until_ns)
 {
     struct pollfd fds[PUMP_FDS];
@@ -158,8 +158,8 @@ static void poll_without_epoll(struct pump *pump, int64_t until_ns)
     }
 }
 
-/* The kernel's time-outs stand still while the machine is suspended, and what is due does not: a leader who alone would see to it
- * looks once in a while. */
+/* While the machine is suspended, the kernel's time-outs stop but due times do not. The leader may be the only thread that looks
+ * after a due time, so it looks at the clock once in a while. */
 static int64_t poll_ns(int64_t wake_ns)
 {
     if (wake_ns == MORTISE_NEVER)
@@ -182,7 +182,7 @@ void pump_poll_locked(struct pump *pump, int64_t until_ns)
     int epoll = pump->wakeup.epoll;
     pthread_mutex_unlock(&pump->lock);
     int count = epoll_wait_ns(epoll, events, PUMP_FDS, left);
-    /* It is not ours any more: the application has closed it. The next look makes another one. */
+    /* The application has closed the set, so it is not ours any more. The next look makes another one. */
     bool is_gone = count < 0 && (errno == EBADF || errno == EINVAL);
     pthread_mutex_lock(&pump->lock);
     pump->polling = false;
@@ -202,7 +202,7 @@ bool pump_peek_locked(struct pump *pump)
         int count = epoll_wait(pump->wakeup.epoll, events, PUMP_FDS, 0);
         note_ready_locked(pump, events, count);
     }
-    if (!pump->polling) /* else it is meant for who polls */
+    if (!pump->polling) /* else the poke is meant for the thread that polls */
         wakeup_lower(&pump->wakeup);
     if (pump->due_ns <= clock_now())
         pump->turn_wanted = true;
@@ -222,7 +222,7 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
         if (now >= until_ns)
             break;
         if (pump->inside ||
-            pump->polling) /* another is there: the service thread, or a caller's start */
+            pump->polling) /* another thread is there: the service thread, or a caller that starts a request */
             pump_cond_wait_locked(pump, &pump->left, until_ns);
         else if (pump->due_ns <= now)
             pump->turn_wanted = true;
@@ -233,7 +233,7 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
 }
 
 /* Names the first follower that still sleeps, unless one is named already. False: all are awake. *word: the futex to wake
- * after the lock was released; its sleeper may be gone by then. pump lock held */
+ * after the lock is released; its sleeper may be gone by then. pump lock held */
 static bool name_one_of(struct sleeper *next, _Atomic uint32_t **word)
 {
     for (; next != NULL; next = next->next) {
@@ -325,9 +325,9 @@ static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t un
         return;
     }
     add_follower_locked(pump, sleeper);
-    service_guard_locked(pump); /* who leads may stand still */
+    service_guard_locked(pump); /* the leader may stand still */
     pthread_mutex_unlock(&pump->lock);
-    wake_named(named); /* it would wait for the lock else */
+    wake_named(named); /* not earlier: the woken thread would wait for the lock */
     struct timespec timeout, *limit = NULL;
     if (until_ns != MORTISE_NEVER) {
         int64_t left = remaining_ns(until_ns);
@@ -347,21 +347,21 @@ static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper,
     _Atomic uint32_t *word = NULL;
     while (!sleeper_done(sleeper) && (until_ns == MORTISE_NEVER || clock_now() < until_ns)) {
         if (pump->led && !pump->service_leads) {
-            /* What callbacks held back (pump_hold) would lie there until the leader finds something ready. */
+            /* Requests that callbacks held back (pump_hold) would wait until the leader finds something ready. */
             if (!pump->inside && !pump->stopping && pump_has_work_locked(pump))
                 pump_go_inside_locked(pump);
             else
                 follow_locked(pump, sleeper, until_ns, NULL);
             continue;
         }
-        /* An expected caller leads by itself. Otherwise two of them would name each other for ever. */
+        /* An expected caller leads itself. Otherwise two of them would name each other forever. */
         if (sleeper->patient && !sleeper->expected && !pump->led &&
             name_one_of(pump->followers[1], &word)) {
             follow_locked(pump, sleeper, until_ns, word);
             word = NULL;
             continue;
         }
-        if (pump->service_leads) { /* it steps back for a caller, who can do it without a hop */
+        if (pump->service_leads) { /* it steps back: a caller that leads needs no thread switch */
             pump->service_leads = false;
             pump_poke_locked(pump);
         }
@@ -372,7 +372,7 @@ static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper,
     if (pump->led)
         return NULL;
     if (!pump->inside && pump_has_work_locked(pump))
-        pump_go_inside_locked(pump); /* somebody left it to the leader that this was */
+        pump_go_inside_locked(pump); /* work that was left to the leader, which this thread was */
     if (sleeper->dependents > 0 && pump->unattended == 0 && pump->service_runs &&
         pump->follower_count <= sleeper->dependents)
         service_stand_by_locked(pump);
