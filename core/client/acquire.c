@@ -1,4 +1,4 @@
-/* acquire.c - the public calls on locks and leases: arguments checked, a waiter made, the outcome told. */
+/* acquire.c - the public calls that acquire: they check the arguments, make a waiter, and report the outcome. */
 #include "client/calls.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 /* ---- options ---- */
 
-/* The driver has it, but not as it is configured. */
+/* The driver lacks the capability, or has it, but not with this config. */
 static const char *where(const struct client *client, uint32_t capability)
 {
     return (client->top->module.capabilities & capability) != 0 ? "with these settings" : "here";
@@ -48,8 +48,8 @@ static bool all_zero(const unsigned char *bytes, size_t from, size_t to)
 
 #define SIZE_OF_0_1 (offsetof(mortise_options, user_data) + sizeof(void *))
 
-/* The caller's options in the library's layout. Fields that an older program does not have are zero. What a newer program
- * asks for beyond our fields must not be ignored: it could be a lock that others may share, or may not. */
+/* Copies the caller's options into the library's layout. Fields that an older program does not have are zero. If a newer
+ * program sets a field that we do not know, the call must fail: the field could ask for a different kind of lock. */
 static mortise_status copy_options(const mortise_options *given, mortise_options *options,
                                    mortise_error *error)
 {
@@ -97,7 +97,7 @@ mortise_status call_read_options(struct client *client, const mortise_options *g
     return read_mode(client, options, error);
 }
 
-/* A number of this thread's own in this process, never used again. */
+/* Returns the number of this thread, which no other thread of this process gets. */
 static uint64_t thread_number(void)
 {
     static _Atomic uint64_t last;
@@ -154,7 +154,7 @@ mortise_status call_may_wait(const mortise_options *options, mortise_error *erro
                   "a callback must not wait for a lock: use wait_ms = 0, or async");
 }
 
-/* What must not fail later is made now: the threads. */
+/* Starts the threads now, because that must not fail later. */
 mortise_status call_prepare(struct client *client, const struct waiter *waiter,
                             mortise_error *error)
 {
@@ -167,8 +167,8 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
     return MORTISE_OK;
 }
 
-/* Others of this process wait for the name, and the caller may not pass them. Shared callers that have asked and not
- * been refused yet may well get it together. */
+/* Other callers of this process wait for the name, and this one may not go ahead of them. Shared callers that have asked
+ * and have not been refused yet may get the name together. */
 static bool is_wanted(const struct waitlist *queue, const struct waiter *waiter)
 {
     return queue != NULL && (waiter->mode == MORTISE_EXCLUSIVE ||
@@ -190,7 +190,7 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
 {
     if (locks->closing)
         return failed(waiter->error, MORTISE_CLOSED, "the client was closed: open another one");
-    if (!waiter->async) /* else it has its number */
+    if (!waiter->async) /* else it has a number already */
         waiter->caller = ++locks->callers;
     waiter->spare = claim_new_locked(locks, waiter->owner, waiter->owner_len);
     struct name *name = name_get_locked(locks, full->text, full->length);
@@ -200,7 +200,7 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
         bool alone = waiter->try_once || waiter->owner_len > 0;
         locks->stats.waiting++;
         if (name->shared != NULL && name->waitlist == NULL &&
-            claim_join_locked(name->shared, waiter, clock_now())) { /* asked_ns may be long ago */
+            claim_join_locked(name->shared, waiter, clock_now())) { /* not asked_ns, which may be long ago */
             waiter_decide_locked(locks, waiter, MORTISE_OK);
             status = MORTISE_OK;
         } else if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))
@@ -238,7 +238,7 @@ mortise_status call_await(struct client *client, struct waiter *waiter, int64_t 
         return waiter->status;
     pthread_mutex_lock(&locks->lock);
     if (until_ns < call_patience_ns(client, waiter))
-        waiter->try_once = false; /* the time of the call is over, not the patience of a try */
+        waiter->try_once = false; /* the time of the whole call is over, but not that of this try */
     if (waiter->waitlist != NULL)
         waitlist_leave_locked(waiter, MORTISE_TIMEDOUT);
     locks_unlock(locks, START_NOW);
@@ -298,7 +298,7 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
 
 /* ---- async ---- */
 
-/* On OK the waiter is the client's; it may be gone already. */
+/* On OK the waiter belongs to the client, and may be freed already. */
 static mortise_status acquire_async(struct client *client, const struct full_name *name,
                                     struct waiter *waiter, mortise_request *request,
                                     mortise_error *error)
@@ -311,7 +311,7 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
         status = call_join_locked(locks, name, waiter);
         if (request != NULL && (status == MORTISE_OK || status == MORTISE_BUSY))
             *request = locks->callers;
-        if (status == MORTISE_BUSY) /* an outcome, not a refusal: the callback gets it */
+        if (status == MORTISE_BUSY) /* an outcome of the acquire, not of this call: the callback gets it */
             waiter_call_back_locked(locks, waiter, status);
         else if (status != MORTISE_OK)
             waiter_unlink_async_locked(locks, waiter);

@@ -1,5 +1,5 @@
-/* client.c - the state of a client, its references, the calls in flight on it, and what can be asked about it. open.c and
- * close.c: how it begins and ends. */
+/* client.c - the state of a client, its references, the calls in flight on it, and the public functions about it. See
+ * open.c and close.c for its beginning and its end. */
 #include "client/client.h"
 
 #include "base/futex.h"
@@ -12,7 +12,7 @@ SLAB_DEFINE(client_slab, struct client);
 
 /* ---- calls in flight ---- */
 
-/* No call is a cancellation point: a thread that is canceled inside one would keep its locks for ever. */
+/* No call is a cancellation point: a thread that is canceled inside a call would keep its mutexes forever. */
 static _Thread_local unsigned calls;
 static _Thread_local int cancel_state;
 
@@ -28,7 +28,7 @@ void client_end_call(void)
         pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* Wakes a close that waits. The client may be freed meanwhile: its memory is never given back to the system. */
+/* Wakes a close that waits. The client may be freed meanwhile, but its memory is never returned to the system. */
 static uint32_t take_one_off(struct client *client, _Atomic uint32_t *count)
 {
     uint32_t left = atomic_fetch_sub(count, 1) - 1;

@@ -29,8 +29,9 @@
  * | the notifier | the thread that runs callbacks                                                            |
  * | a dispatcher | a thread in mortise_dispatch()                                                            |
  *
- * Calls in flight (client.users) are counted apart, because a callback may take longer than a close waits. Whoever ends the
- * client waits for these calls while it holds its reference: a call may be about to take one (mortise_dispatch). */
+ * Calls in flight (client.users) are counted separately, because a callback may take longer than a close waits. The thread
+ * that ends the client waits for these calls while it still holds its own reference, because a call may be about to take a
+ * reference (mortise_dispatch). */
 #ifndef MORTISE_CORE_CLIENT_H
 #define MORTISE_CORE_CLIENT_H
 
@@ -39,7 +40,7 @@
 #include "modules/loader.h"
 #include "pump/pump.h"
 
-#define STUCK_MS 1000 /* what has not ended after its time and this much more is stuck */
+#define STUCK_MS 1000 /* a thread or request that has not ended this long after its time is taken for stuck */
 
 enum client_state { CLIENT_ENDED, CLIENT_OPEN, CLIENT_CLOSING, CLIENT_LINGERING, CLIENT_LEAVING };
 
@@ -49,8 +50,8 @@ struct client {
     struct slot slot;
     /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
     _Atomic uint32_t users;      /* calls in flight; a futex of the close */
-    _Atomic uint32_t references; /* likewise */
-    _Atomic uint32_t awaited;    /* threads that wait for one of the two */
+    _Atomic uint32_t references; /* likewise a futex of the close */
+    _Atomic uint32_t awaited;    /* threads that wait for `users` or `references` */
     _Atomic uint32_t state;      /* enum client_state; a futex of closes that wait */
 
     struct locks locks;
@@ -65,8 +66,8 @@ struct client {
     char driver[32];       /* the name of the driver, for error messages of mortise_close() */
     struct query *queries; /* all that are under way; lock of locks */
     struct task leave;     /* the last request */
-    bool clean;            /* the close gave back all that was held */
-    bool stack_closed;     /* the modules are closed: nobody is in the stack */
+    bool clean;            /* the close released everything that was held */
+    bool stack_closed;     /* the modules are closed: no thread is in the stack */
 };
 
 /* For tests: no threads are started; time, pump and callbacks are driven by hand. */
@@ -86,22 +87,22 @@ void client_end_call(void);
 void client_begin_call(void);
 /* Like client_enter(), for a client that is closing. The caller may use only its callbacks and its state. */
 bool client_enter_closing(mortise_client *handle, struct client **client);
-/* The handle is one of this client, and the client is being closed. Any thread, also when the client is gone. */
+/* The handle belongs to this client, and the client is being closed. Any thread, also when the client is gone. */
 bool client_is_closing(struct client *client, const mortise_client *handle);
 
 /* Changes the state, and wakes the threads that wait for a change. False: it was not `from`. */
 bool client_move(struct client *client, uint32_t from, uint32_t to);
 void client_keep(struct client *client); /* takes one more reference */
-void client_drop(struct client *client); /* gives one back; the last one frees the client */
-/* The modules were closed, and the client was moved to ENDED by this thread: returns when no call on it is in flight. */
+void client_drop(struct client *client); /* drops a reference; the last one frees the client */
+/* This thread has closed the modules and moved the client to ENDED: returns when no call on the client is in flight. */
 void client_wait_for_calls(struct client *client);
-/* A thread that ran callbacks gives back its reference. If the client has been closed in a callback, and this thread ran
- * the last one, it ends the client. */
+/* A thread that ran callbacks drops its reference. If the client was closed in a callback, and this thread ran the last
+ * callback, it ends the client. */
 void client_leave_callbacks(struct client *client);
-/* Waits until one of the two counts is not larger than `most`; false: it is until_ns, and it still is. */
+/* Waits until `users` or `references` (count) is not larger than `most`. False: at until_ns it still was. */
 bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most, int64_t until_ns);
 
-/* The name with the namespace before it, into `full` (MORTISE_NAME_MAX + 1 bytes). */
+/* Writes the name, with the namespace before it, to `full` (MORTISE_NAME_MAX + 1 bytes). */
 mortise_status client_name(const struct client *client, const char *name, bool may_be_empty, char *full,
                            size_t *length, mortise_error *error);
 

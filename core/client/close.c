@@ -116,8 +116,9 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
-/* The calls have left. A thread that had stood still in the stack may have left cancels behind, or brought answers of which
- * requests came that nobody has canceled: the modules get all of that before they are closed (driver.h). */
+/* No call is in flight any more. A thread that had stood still in the stack may have left cancels on the list, or brought
+ * answers that led to new requests, which are not canceled yet. The modules get all these cancels before they are closed
+ * (driver.h). */
 static void cancel_rest(struct client *client, int64_t until_ns)
 {
     struct locks *locks = &client->locks;
@@ -130,8 +131,9 @@ static void cancel_rest(struct client *client, int64_t until_ns)
         wait_drained(client, until_ns);
 }
 
-/* No thread is in the stack any more. One that came back only now has left what cancel_rest() is about, and no other is there to
- * do it. So this thread enters the stack; what ends an acquire may begin a release there, which is canceled in its turn. */
+/* No thread is in the stack any more. If one came back only now, it has left such cancels and requests (cancel_rest()), and no
+ * other thread is there to handle them. So this thread enters the stack. There, the end of an acquire may begin a release, which
+ * is canceled in turn. */
 static void cancel_last(struct client *client)
 {
     struct locks *locks = &client->locks;
@@ -148,7 +150,7 @@ static void cancel_last(struct client *client)
     }
 }
 
-/* Closes the modules when no thread is in them and no call on the client is in flight, and gives back their reference.
+/* Closes the modules when no thread is in them and no call on the client is in flight, and drops their reference.
  * False: a thread is stuck there, or a call has not returned. */
 static bool close_stack(struct client *client, int64_t until_ns)
 {
@@ -157,10 +159,10 @@ static bool close_stack(struct client *client, int64_t until_ns)
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
         stuck_ns =
-            until_ns; /* the driver has answered all: its thread is late, on a busy machine */
+            until_ns; /* the driver has answered all requests, so its thread is only late: the machine is busy */
     bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
-        clock_after_ms(clock_now(), STUCK_MS); /* the calls may have used up the rest */
+        clock_after_ms(clock_now(), STUCK_MS); /* the wait for the calls may have used up stuck_ns */
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
     bool watched = watchdog_stop(&client->locks, stop_ns);
@@ -174,7 +176,7 @@ static bool close_stack(struct client *client, int64_t until_ns)
     area_drop(&client->locks.area);
     loader_close_all(&client->loader);
     client->stack_closed = true;
-    client_drop(client); /* not the last one: the close has that of the handle */
+    client_drop(client); /* not the last reference: the close has that of the handle */
     return true;
 }
 
@@ -197,7 +199,7 @@ static mortise_status closed(const struct client *client, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* This thread runs a callback of the client: the client ends behind it. */
+/* This thread runs a callback of the client: the client ends after that callback. */
 static mortise_status leave_to_callback(struct client *client, mortise_error *error)
 {
     mortise_status status = events_last_here(&client->events)
@@ -206,7 +208,7 @@ static mortise_status leave_to_callback(struct client *client, mortise_error *er
                                          "close: callbacks that wait run when the one that closes "
                                          "has returned");
     client_move(client, CLIENT_CLOSING, CLIENT_LEAVING);
-    client_drop(client); /* not the last one: a thread that runs callbacks has one */
+    client_drop(client); /* not the last reference: a thread that runs callbacks has one */
     return status;
 }
 
@@ -220,7 +222,7 @@ static void end_client(struct client *client)
     client_drop(client);
 }
 
-/* The last part of a close, once nothing is outstanding: it is repeated if callbacks were left. */
+/* The last part of a close, when nothing is outstanding any more. If callbacks are left, the next close repeats it. */
 static mortise_status finish(struct client *client, int64_t until_ns, mortise_error *error)
 {
     close_stack(client, until_ns);
@@ -235,7 +237,7 @@ static mortise_status finish(struct client *client, int64_t until_ns, mortise_er
         return failed(error, MORTISE_CLOSING,
                       "close: callbacks still run or wait; close again to wait for their end");
     }
-    close_stack(client, until_ns); /* a call may have waited for a callback, which is over now */
+    close_stack(client, until_ns); /* again: a call may have waited for a callback, which is over now */
     mortise_status status = closed(client, error);
     end_client(client);
     return status;
@@ -250,7 +252,7 @@ static void wait_for_closer(mortise_client *handle, struct client *client, int64
 }
 
 /* Takes over a client whose close ended with CLOSING, and counts this call in. If another thread closes the client, this
- * one waits for the outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because
+ * call waits for the outcome, and returns CLOSING while callbacks may still run. It does not wait inside a callback, because
  * the other thread may be waiting for that callback. */
 static mortise_status take_over(mortise_client *handle, struct client **client,
                                 mortise_error *error)
@@ -276,7 +278,7 @@ static mortise_status take_over(mortise_client *handle, struct client **client,
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
-    mortise_error refusal; /* not *error: a close that takes over succeeds, and leaves that alone */
+    mortise_error refusal; /* not *error: a close that takes over may succeed, and must not change *error then */
     mortise_status status = client_enter(handle, &client, &refusal);
     bool first = status == MORTISE_OK && client_move(client, CLIENT_OPEN, CLIENT_CLOSING);
     if (status == MORTISE_OK && !first) {

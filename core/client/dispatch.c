@@ -21,8 +21,8 @@ int mortise_fd(mortise_client *handle, mortise_status *status)
     return fd;
 }
 
-/* Runs callbacks. The call was counted in, and is counted out before the first callback: a close waits for the calls that
- * may use the modules, but it does not wait without bound for callbacks. */
+/* Runs callbacks. The call was counted in, and is counted out before the first callback: a close waits for all calls that
+ * may use the modules, but for callbacks it waits only a bounded time. */
 static int dispatch(struct client *client, bool closing)
 {
     client_keep(client);
@@ -32,7 +32,7 @@ static int dispatch(struct client *client, bool closing)
     pump_hold(&client->pump);
     int count = events_dispatch_run(&client->events);
     if (atomic_load(&client->slot.epoch) != atomic_load(&fork_epoch)) {
-        pump_let_go(NULL); /* a child that was forked in a callback: the client is its parent's */
+        pump_let_go(NULL); /* a child that was forked in a callback: the client belongs to its parent */
         return count;
     }
     pump_let_go(&client->pump);
@@ -55,6 +55,6 @@ int mortise_dispatch(mortise_client *handle)
         return MORTISE_INVALID;
     }
     int count = dispatch(client, closing);
-    client_end_call(); /* not before: a close would wait for ever for a callback that was canceled */
+    client_end_call(); /* not earlier: a close would wait forever for a callback whose thread was canceled */
     return count;
 }

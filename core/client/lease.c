@@ -1,10 +1,10 @@
-/* lease.c - the public calls on a lease: its end, its changes, and what can be asked of it without a request. */
+/* lease.c - the public calls on a lease: release, extend, downgrade, and those that need no request. */
 #include "client/calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The claim of a live lease, with its client entered. */
+/* Finds the claim of a live lease, and enters its client. */
 static mortise_status lease_enter(mortise_lease *lease, struct claim **claim,
                                   struct client **client, mortise_error *error)
 {
@@ -24,20 +24,21 @@ static int64_t release_until_ns(const struct client *client)
     return clock_after_ms(clock_now(), client->locks.settings.unreachable_timeout_ms);
 }
 
-/* Waits for the answer to a release; it goes on in the background if none comes. */
+/* Waits for the answer to a release. If none comes in time, the release goes on in the background. */
 static void await_release(const struct release_call *call, struct release_wait *wait)
 {
     struct client *client = call->client;
-    if (sleeper_done(&wait->sleeper)) /* it was answered at once: not worth a look at the clock */
+    if (sleeper_done(&wait->sleeper)) /* answered at once: saves reading the clock */
         return;
     int64_t until_ns = call->several ? call->until_ns : release_until_ns(client);
-    /* the wait for a lease of another client may have taken all the time, in which nobody read the answers of this one */
+    /* waiting for the lease of another client may have used up the time, and no thread read this client's answers
+     * meanwhile */
     if (call->several && clock_now() >= until_ns)
         pump_turn(&client->pump);
     if (pump_wait(&client->pump, &wait->sleeper, until_ns))
         return;
     pthread_mutex_lock(&client->locks.lock);
-    if (!sleeper_done(&wait->sleeper)) /* else the claim may be another one's already */
+    if (!sleeper_done(&wait->sleeper)) /* else the claim may be freed and in use again */
         claim_detach_locked(call->claim);
     locks_unlock(&client->locks, START_NOW);
 }
@@ -58,7 +59,7 @@ static void explain_release(const struct called *called, mortise_status status, 
     if (status == MORTISE_LOST)
         failed(error, status,
                "release %s: the lease was lost before: another holder may have overlapped", name);
-    else if (taken) /* the failure of a former try says nothing any more */
+    else if (taken) /* the message of a former failure means nothing any more */
         failed(error, status,
                "release %s: a reply was lost, and a later try found the lease lost, or another "
                "holder, which may have overlapped",
@@ -90,7 +91,7 @@ mortise_status call_begin_release(struct release_call *call, mortise_lease *leas
                       "the lease was released before, or its client closed: use it no more");
     }
     bool calls_back = claim->loss.on_state != NULL;
-    struct claim *ending; /* the claim that others shared until now, perhaps */
+    struct claim *ending; /* the lease's own claim, or the one that it shared with others */
     if (call->error != NULL)
         remember_name(&call->called, claim, locks->settings.namespace_len);
     call->status = lease_release_locked(claim, call->waits ? &call->wait : NULL, &ending);
@@ -140,7 +141,8 @@ mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error
 
 /* ---- async ---- */
 
-/* A release whose outcome comes by a callback. The claim refers to it until then; after that, the queue of callbacks. */
+/* A release that reports its outcome by a callback. Until the outcome is known the claim refers to it, then the queue of
+ * callbacks. */
 struct async_release {
     struct release_wait wait; /* first */
     struct notice notice;
@@ -180,7 +182,7 @@ static struct async_release *async_new(struct client *client, mortise_release_ca
     return release;
 }
 
-/* OK: the release is not ours any more, and may be gone already. */
+/* OK: `release` is not ours any more, and may be freed already. */
 static mortise_status end_async(struct claim *claim, struct client *client, mortise_lease *lease,
                                 struct async_release *release, mortise_error *error)
 {
@@ -250,7 +252,7 @@ static mortise_status answered(const char *verb, const struct release_wait *wait
     return wait->status;
 }
 
-/* The lease is held, and nobody released it. client lock held */
+/* Fails if the lease is not held any more, or was released. client lock held */
 static mortise_status still_held_locked(struct claim *claim, mortise_lease *lease, const char *verb,
                                         mortise_error *error)
 {
@@ -365,7 +367,7 @@ bool mortise_on_state_runs(mortise_client *handle, mortise_lease *lease)
 {
     struct client *client;
     if (client_enter(handle, &client, NULL) != MORTISE_OK)
-        return true; /* for all that is known */
+        return true; /* it is unknown */
     bool runs = events_run_elsewhere(&client->events, lease);
     client_leave(client);
     return runs;
@@ -376,7 +378,7 @@ void mortise_release_scope(mortise_lease **lease)
     mortise_release(*lease, NULL);
 }
 
-/* The deadline of a lease as it stands; DEADLINE_PASSED if the handle is spent. */
+/* Returns the current deadline of a lease; DEADLINE_PASSED if the handle is spent. */
 static int64_t lease_deadline(mortise_lease *lease, int64_t now, bool *suspect)
 {
     struct claim *claim = slab_find(&claim_slab, lease);
@@ -427,7 +429,7 @@ static size_t owner_text(const struct claim *claim, char *buffer, size_t size)
     return (size_t)snprintf(buffer, size, "%s", hex);
 }
 
-/* Writes what `text` makes of a live lease. */
+/* Writes the text that `text` returns for a live lease. */
 static size_t write_text(mortise_lease *lease, char *buffer, size_t size,
                          size_t (*text)(const struct claim *claim, char *buffer, size_t size))
 {

@@ -1,9 +1,9 @@
 /* many.c - several names at once, all or none.
  *
- * All names that are missing are tried at the same time. If some are held by others, or a request got no answer, the leases
- * behind the first of these (in byte order) are released again, and the call waits for that name alone. So it waits only while it holds smaller
- * names, and two calls cannot wait for each other; with n names it waits n times at most. A lease that was lost while the
- * call waited for another name is acquired again. */
+ * All missing names are tried at the same time. If some are held by others, or a request got no answer, the call takes the
+ * first of these names (in byte order), releases the leases of all names after it, and waits for that name alone. So a call
+ * waits only while the names that it holds are smaller, and two calls cannot wait for each other; with n names it waits n
+ * times at most. A lease that was lost while the call waited for another name is acquired again. */
 #include "client/calls.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int by_name(const void *a, const void *b)
 static void prepare_part(struct many *many, struct part *part, bool try_once)
 {
     struct waiter *waiter = &part->waiter;
-    /* a request of an earlier round may be executed yet: for mortise_acquire() all of it would be one call */
+    /* a request of an earlier round may still be executed; to the caller, all rounds are one call */
     bool unsure = waiter->unsure || part->status == MORTISE_INDETERMINATE;
     memcpy(waiter, &many->model, offsetof(struct waiter, async));
     waiter->unsure = unsure;
@@ -130,7 +130,8 @@ static void drop_lost(struct many *many)
 
 /* ---- all of them ---- */
 
-/* Waiting may mend it. What mortise_acquire() asks for again must not fail here only because the name was tried first. */
+/* The failure may pass if the call waits. A failure after which mortise_acquire() asks again must not end this call only because
+ * the name was tried first. */
 static bool may_pass(const struct many *many, const struct part *part)
 {
     if (part->status == MORTISE_BUSY)
@@ -141,7 +142,8 @@ static bool may_pass(const struct many *many, const struct part *part)
            (part->status == MORTISE_BACKEND && part->error.retryable);
 }
 
-/* The first that is missing; NULL: none is. A failure that waiting does not mend comes before one that it may. */
+/* Returns the first name that is missing; NULL: none is. Failures that cannot pass (*mends is false) come before those that
+ * may. */
 static struct part *missing(struct many *many, bool *mends)
 {
     struct part *first = NULL;
@@ -174,7 +176,7 @@ static struct part *acquire_all(struct many *many)
     }
 }
 
-/* The leases are the caller's from here on. False: one was lost before that. */
+/* Gives the leases to the caller. False: one was lost before that. */
 static bool hand_out(struct many *many, mortise_lease **leases)
 {
     struct locks *locks = &many->client->locks;
@@ -192,9 +194,8 @@ static bool hand_out(struct many *many, mortise_lease **leases)
     return all;
 }
 
-/* The part whose status and message the call returns. UNREACHABLE says that no request has an effect that lasts, or may yet have
- * one: so it is the status only if that is true of all names. As in mortise_acquire(),
- * the same goes for a refusal that may pass. */
+/* The part whose status and message the call returns. UNREACHABLE says that no request has, or may still have, a lasting effect.
+ * So it is the status only if that is true of all names. As in mortise_acquire(), the same holds for a refusal that may pass. */
 static struct part *told(struct many *many, struct part *failed_part)
 {
     bool passes = failed_part->status == MORTISE_BACKEND && failed_part->error.retryable;
@@ -342,7 +343,7 @@ mortise_status mortise_release_many(mortise_lease *const *leases, size_t n, mort
         return failed(error, MORTISE_INVALID, "mortise_release_many: no leases");
     struct ending *endings = n > 1 ? calloc(n, sizeof(*endings)) : NULL;
     if (endings == NULL)
-        return release_each(leases, n, error); /* a release does not fail for want of memory */
+        return release_each(leases, n, error); /* a release does not fail because memory is short */
     mortise_status status = release_together(endings, leases, n, error);
     free(endings);
     return status;

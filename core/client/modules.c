@@ -1,4 +1,5 @@
-/* modules.c - what can be asked about modules: of an open client's stack, and of those on the machine. */
+/* modules.c - the public functions about modules: those in an open client's stack, and those on the
+ * machine. */
 #include "client/client.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ bool mortise_module_at(mortise_client *handle, size_t index, mortise_module_info
         client_enter(handle, &client, NULL) != MORTISE_OK)
         return false;
     struct instance *instance = client->top;
-    if (index > 0) { /* the rest, in the order of opening backwards */
+    if (index > 0) { /* the others, the last opened first */
         instance = client->loader.instances;
         while (instance != NULL && (instance == client->top || --index > 0))
             instance = instance->next;

@@ -31,7 +31,7 @@ static void make_note(struct client *client)
     client->locks.note_len = strlen(client->locks.note);
 }
 
-/* ---- what the pump tells ---- */
+/* ---- calls of the pump ---- */
 
 static struct client *client_of(struct pump *pump)
 {
@@ -64,7 +64,7 @@ static void waiting(struct pump *pump, mortise_op *op)
 static const struct pump_upcalls upcalls = {
     .news = news, .doubt = doubt, .waiting = waiting, .random = random_bytes};
 
-/* ---- what the executor of callbacks tells ---- */
+/* ---- calls of the executor of callbacks ---- */
 
 static void thread_begins(struct events *events)
 {
@@ -89,7 +89,7 @@ static struct client *client_new(void)
     struct client *client = slab_take(&client_slab);
     if (client == NULL)
         return NULL;
-    /* all but the head, which callers with an old handle may be looking at */
+    /* all except the head, which callers with an old handle may be reading */
     memset((char *)client + offsetof(struct client, locks), 0,
            sizeof(*client) - offsetof(struct client, locks));
     bool manual = atomic_load(&client_manual);
@@ -117,7 +117,7 @@ static mortise_status read_settings(struct client *client, mortise_error *error)
     client->pump.logs = values[CORE_LOG].number == 0;
     settings->wait_ms = values[CORE_WAIT].number; /* "forever" is -1 */
     if (settings->renew_every_ms >
-        settings->ttl_ms / 3) /* a grant is never renewed later than that */
+        settings->ttl_ms / 3) /* a claim is never renewed later than that */
         return failed(
             error, MORTISE_CONFIG,
             "%s: [mortise] renew_every (%lld ms) must be at most a third of ttl (%lld ms)",
@@ -138,7 +138,8 @@ static mortise_status add_observer(struct client *client, struct instance *insta
     return MORTISE_OK;
 }
 
-/* The next word of a list separated by commas and blanks, into word; false: none is left. */
+/* Copies the next word of a list, which is separated by commas and blanks, to `word`. False: none
+ * is left. */
 static bool next_word(const char **list, char *word, size_t size)
 {
     *list += strspn(*list, ", \t");
@@ -199,7 +200,8 @@ static mortise_status check_require(struct client *client, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* for_itself: it is an application's, whose observers and requirements the config has. */
+/* for_itself: the client is an application's, so the observers and requirements of the config
+ * apply. */
 static mortise_status open_stack(struct client *client, const char *where, bool for_itself,
                                  mortise_error *error)
 {
@@ -247,11 +249,11 @@ static mortise_status open_stack(struct client *client, const char *where, bool 
     return status == MORTISE_OK ? check_require(client, error) : status;
 }
 
-/* What was opened is closed. */
+/* Closes what was opened. */
 static void undo_open(struct client *client)
 {
     slot_spend(&client->slot);
-    /* a module may have posted something, and the service thread come for it */
+    /* a module may have posted something, which starts the service thread */
     bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
     link_end(&client->locks.witness, true);
     area_drop(&client->locks.area);

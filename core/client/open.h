@@ -19,7 +19,8 @@ struct open_how {
 
 mortise_status client_open(const char *where, const struct open_how *how, mortise_client **handle,
                            mortise_error *error);
-/* The stack is open: the witness that the config, or the caller, wants. On failure nothing is left of it. */
+/* After the stack is open: begins to use the witness that the config, or the caller, wants. On failure nothing is
+ * left of it. */
 mortise_status witness_begin(struct client *client, const struct open_how *how,
                              mortise_error *error);
 /* The client does not open: closes what the caller gave. */

@@ -1,5 +1,5 @@
-/* query.c - what is asked of the backend beside locks: inspect, break, ping, records. See query.h; results.c has what lists
- * several results. */
+/* query.c - requests to the backend that are not about our own locks: inspect, break, ping, records. See query.h; results.c
+ * has the requests with several results. */
 #include "client/query.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CANCEL_MS                                                                                  \
-    200 /* for a driver's answer to a cancel, which comes at once unless a thread is in the stack */
+    200 /* how long to wait for the answer to a cancel, which comes at once unless a thread is in the stack */
 
 static size_t bytes_of(mortise_op_kind kind)
 {
@@ -103,7 +103,7 @@ static void explain(const struct query *query, const char *verb, mortise_error *
                mortise_status_text(query->status));
 }
 
-/* The time is over. True: the driver has answered the cancel, and may know whether the request was sent. */
+/* The time is over: cancels the query. True: the driver has answered, and may know whether the request was sent. */
 static bool give_up(struct client *client, struct query *query, struct sleeper *sleeper)
 {
     pthread_mutex_lock(&client->locks.lock);
@@ -121,7 +121,8 @@ static bool give_up(struct client *client, struct query *query, struct sleeper *
     return done;
 }
 
-/* Starts the query and waits; true: it is complete and the caller's, false: it is the pump's. *late: it was canceled. */
+/* Starts the query and waits. True: it is complete and belongs to the caller; false: it belongs to the pump. *late: it was
+ * canceled. */
 static bool run(struct query *query, bool *late)
 {
     struct client *client = query->client;
@@ -189,7 +190,7 @@ mortise_status query_need(const struct client *client, uint32_t capability, cons
     return failed(error, MORTISE_NOTSUP, "driver %s: cannot %s", client->top->section, verb);
 }
 
-/* A driver that knows no shared locks says nothing of holders. */
+/* A driver without shared locks does not fill in the number of holders. */
 void query_complete_info(mortise_info *info)
 {
     info_terminate(info);
@@ -292,7 +293,7 @@ mortise_status mortise_record_read(mortise_client *handle, const char *name, voi
         status = query_ask(&query, "read record", error);
     if (status == MORTISE_OK && query->task.op.record_version > 0) {
         const mortise_op *op = &query->task.op;
-        /* a module may report more than there is room for: what is beyond it is not read */
+        /* a module may report a larger size than it had room for: read only as much as there is room */
         size_t length = op->record_size < bytes_of(MORTISE_OP_READ) ? op->record_size
                                                                     : bytes_of(MORTISE_OP_READ);
         if (length > 0 && room > 0)

@@ -1,7 +1,7 @@
-/* query.h - what is asked of the backend beside locks: one request and its answer.
+/* query.h - a request to the backend that is not about our own locks, and its answer.
  *
- * A query lives on the heap until it is completed, since the driver may hold it longer than the caller waits. What is
- * written was copied into it, and what is read is copied out of it. */
+ * A query lives on the heap until it is completed, because the driver may keep it longer than the caller waits. So
+ * data to be written is copied into it, and data that was read is copied out of it. */
 #ifndef MORTISE_CORE_QUERY_H
 #define MORTISE_CORE_QUERY_H
 
@@ -28,13 +28,13 @@ struct query {
 /* NULL: *status and *error say why. */
 struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
                         mortise_status *status, mortise_error *error);
-/* Asks, waits, and explains a failure. Afterwards the query (NULL: none) is the caller's to free. */
+/* Asks, waits, and explains a failure. Afterwards the caller frees the query (NULL: there is none). */
 mortise_status query_ask(struct query **query, const char *verb, mortise_error *error);
 void query_free(struct query *query); /* may be NULL */
 /* NOTSUP, if the stack lacks the capability. */
 mortise_status query_need(const struct client *client, uint32_t capability, const char *verb,
                           mortise_error *error);
-/* What a driver leaves out of an answer, or cannot know. */
+/* Fills in what a driver leaves out of an answer, or cannot know. */
 void query_complete_info(mortise_info *info);
 void query_strip_namespace(size_t prefix, mortise_info *info);
 

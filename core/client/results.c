@@ -7,7 +7,8 @@
 
 #define LIST_BLOCK 32000 /* bytes */
 
-/* Results of a list, one behind the other: an info as it is takes ten times as much as its texts mostly do. */
+/* The results of a list, packed one behind the other: a whole mortise_info mostly takes ten times as much as
+ * its texts. */
 struct block {
     struct block *next;
     size_t used;
@@ -25,7 +26,7 @@ struct packed {
     char texts[];
 };
 
-/* Room for a result, or NULL. What was there stays where it is: nothing is copied again. */
+/* Returns room for a result, or NULL. Earlier results stay where they are and are not copied again. */
 static struct packed *list_room(struct query *query, size_t size)
 {
     struct block *last = query->list_last;
@@ -114,7 +115,7 @@ void query_free_results(struct query *query)
     }
 }
 
-/* Tells all results, without the prefix of the client's names. */
+/* Calls `each` for all results, without the prefix of the client's names. */
 static void tell_list(const struct query *query, size_t prefix, mortise_list_callback each,
                       void *user_data)
 {
@@ -175,7 +176,7 @@ mortise_status mortise_holders(mortise_client *handle, const char *name, mortise
         status = query_ask(&query, "list holders of", error);
     }
     if (status == MORTISE_OK && query->list == NULL && query->info.held) {
-        /* a driver without shared locks: there is one */
+        /* a driver without shared locks: there is one holder */
         snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
         query_emitted(&query->task.op, &query->info);
     }

@@ -45,14 +45,14 @@ static bool read_setting(const char *text, struct witness_link *link, bool *off,
     return (size_t)length < sizeof(link->path);
 }
 
-/* NULL: the client can be witnessed. Else why not. */
+/* Returns why the client cannot be witnessed; NULL: it can. */
 static const char *obstacle(const struct client *client, struct witness_link *link)
 {
     if (!kernel_has_pidfds())
         return "the kernel has no pidfds (Linux 5.3)";
     if (!config_for_others(client->config, link->text, sizeof(link->text))) {
         link->text[0] = '\0';
-        if (link->given && !config_has_pipe(client->config)) /* it knows the configuration */
+        if (link->given && !config_has_pipe(client->config)) /* this witness knows the configuration */
             return NULL;
         return "another process cannot open this configuration: a URL with a password, a pipe "
                "(also one for a secret), or a file that is gone; use a config file";
@@ -177,8 +177,8 @@ uint64_t mortise_config_print(mortise_client *handle)
     return print;
 }
 
-/* LEAVING: it is not answered; ENDING: it is not undone. What was left to its ttl, because repeating the undo cannot help, has no
- * claim any more: it may be of any name. */
+/* LEAVING: the request is not answered; ENDING: it is not undone. A claim that was left to its ttl, because repeating the undo
+ * cannot help, is not in the list any more. It may be of any name (left_until_ns). */
 bool mortise_has_remains(mortise_client *handle, const char *name)
 {
     struct client *client;
@@ -213,7 +213,7 @@ struct dead_release {
 static void told(struct release_wait *wait)
 {
     struct dead_release *release = (struct dead_release *)(void *)wait;
-    if (wait->taken) /* a former try may have released it: either way, nothing of it is there */
+    if (wait->taken) /* a former try may have released it: in any case, nothing of the claim is left */
         wait->status = MORTISE_NOTOWNER;
     release->notice.status = wait->status;
     if (wait->status != MORTISE_OK) {
@@ -235,7 +235,7 @@ static bool is_sound(const mortise_witness_slot *slot)
            (slot->flags & ~(uint32_t)(MORTISE_WITNESS_SHARED | MORTISE_WITNESS_EITHER)) == 0;
 }
 
-/* The claim as this client would have it if it were its own. NULL: no memory. */
+/* Makes the claim as if it were this client's own. NULL: no memory. */
 static struct claim *adopt_locked(struct locks *locks, const mortise_witness_slot *slot)
 {
     struct claim *claim = claim_new_locked(locks, slot->owner, slot->owner_len);
