@@ -13,7 +13,7 @@
 
 static _Thread_local bool inside; /* this thread runs a callback */
 static _Thread_local uint32_t
-    inside_epoch; /* in this process: a child that is forked in a callback runs none */
+    inside_epoch; /* fork_epoch at that time: a child that was forked in a callback runs no callback */
 
 bool events_inside(void)
 {
@@ -92,7 +92,7 @@ static void remove_locked(struct events *events, struct notice *notice)
 void events_forget(struct events *events, struct notice *notice)
 {
     if (!calls_back(notice))
-        return; /* it was never queued: not worth the lock */
+        return; /* it was never queued, so the lock is not needed */
     pthread_mutex_lock(&events->lock);
     if (notice->queued)
         remove_locked(events, notice);
@@ -244,9 +244,9 @@ static void open_fd_locked(struct events *events, int other)
         wakeup_raise(&events->wakeup);
 }
 
-/* For an application that polls the descriptor edge-triggered. The kernel keeps a list of what was ready, and what is on it
- * already wakes nobody. To ask takes off it what is not ready any more; what still is gets out of the set and back, which
- * wakes. */
+/* For an application that polls the descriptor edge-triggered. The kernel keeps a list of ready descriptors, and a
+ * descriptor that is already on the list wakes no thread. epoll_wait() takes those off the list that are not ready any
+ * more. Those that still are ready are removed from the set and added again, which wakes the application. */
 static void show_edge_locked(struct events *events)
 {
     struct epoll_event ready[2];
@@ -333,7 +333,7 @@ void events_closing(struct events *events)
     pthread_mutex_unlock(&events->lock);
 }
 
-/* Callbacks whose end comes without the thread that closes. */
+/* Other threads than the one that closes run callbacks, or will run those that wait. */
 static bool others_run_locked(const struct events *events)
 {
     bool run = events->wakeup.epoll < 0 ? events->thread_made : events->dispatchers > 0;

@@ -2,7 +2,8 @@
  *
  * Callbacks wait in a queue and run one at a time, with no lock held: on a thread that is started when it is first
  * needed, or, after events_open_fd(), in events_dispatch_run(). A callback that blocks delays only the callbacks behind
- * it. A callback may use every function of the library; one that would wait for other callbacks returns DEADLOCK. Knows no clients and no claims: see struct events_upcalls.
+ * it. A callback may use every function of the library; a function that would wait for other callbacks returns DEADLOCK.
+ * Knows no clients and no claims: see struct events_upcalls.
  *
  * The lock of the queue is taken below every other lock. Under it the code makes only system calls. */
 #ifndef MORTISE_CORE_EVENTS_H
@@ -15,8 +16,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A callback that waits to be run. It is embedded in what it is about: queueing it allocates nothing and cannot fail. All
- * zero: one that has no callback. */
+/* A callback that waits to be run. It is embedded in the struct that it is about, so queueing it allocates nothing and cannot
+ * fail. All zero: there is no callback. */
 struct notice {
     struct notice *next, *previous;
     /* Events lock. While it is set, only functions of this header write to the notice. */
@@ -34,7 +35,7 @@ struct notice {
 
 struct events;
 
-/* What the executor tells the part above it. */
+/* What the executor calls in the part above it. */
 struct events_upcalls {
     /* A thread begins, which uses the executor until it calls thread_ends(). The executor's lock is held. */
     void (*thread_begins)(struct events *events);
@@ -58,12 +59,12 @@ struct events {
     _Atomic bool ready; /* events_ready() has returned true */
     bool thread_made;   /* `thread` was started; it is neither joined nor detached */
     pthread_t thread;
-    /* Raised: callbacks wait. Its epoll set is the application's descriptor. Not open: the thread runs callbacks. */
+    /* Raised: callbacks wait. The application has its epoll set as descriptor. Not open: the thread runs callbacks. */
     struct wakeup wakeup;
     int other; /* the caller's descriptor, in the set */
     unsigned dispatchers;
 
-    /* The callback that runs closes its client: its thread runs the callbacks that are left. */
+    /* The callback that runs has closed its client: the same thread runs the callbacks that are left. */
     bool closed_inside;
     bool closing;  /* events_closing() */
     bool stopping; /* the thread ends when no callback waits */
@@ -73,7 +74,8 @@ void events_init(struct events *events, const struct events_upcalls *upcalls, bo
 /* Waits for the thread to end, unless this is the thread. No callback runs or waits. */
 void events_destroy(struct events *events);
 
-/* Somebody will run callbacks: the thread, which is started once, or a dispatcher. False: the system gives no thread. */
+/* Makes sure that a thread will run callbacks: the executor's, which is started once, or a dispatcher. False: the system gives
+ * no thread. */
 bool events_ready(struct events *events);
 
 /* Puts a notice at the end of the queue. If it is in the queue, or has no callback, this does nothing. Any lock may be
@@ -88,8 +90,9 @@ void events_forget(struct events *events, struct notice *notice);
 
 bool events_inside(void); /* this thread runs a callback, of any executor */
 /* Waits until no on_state of the lease runs on another thread. Inside a callback it does not wait: two callbacks that
- * release each other's leases would wait for each other. So would that of mortise_on_log() and an on_state that replaces it. Nor does it wait for a callback that closes its client, because
- * that close may be waiting for this thread. */
+ * release each other's leases would wait for each other. So would the callback of mortise_on_log() and an on_state that
+ * replaces it. It does not wait for a callback that closes its client either, because that close may be waiting for this
+ * thread. */
 void events_drain(struct events *events, const mortise_lease *lease);
 /* An on_state of this lease runs on another thread. */
 bool events_run_elsewhere(struct events *events, const mortise_lease *lease);
@@ -97,7 +100,7 @@ bool events_run_elsewhere(struct events *events, const mortise_lease *lease);
 /* From the first call on, callbacks run in events_dispatch_run(). Returns a descriptor that is readable if callbacks
  * wait, or, before events_closing(), if `other` is readable; -1: the system gives none. */
 int events_open_fd(struct events *events, int other);
-/* Around events_dispatch_run(): in between, callbacks that come do not make the descriptor readable. False:
+/* Called before and after events_dispatch_run(). In between, new callbacks do not make the descriptor readable. False:
  * events_open_fd() was not called. */
 bool events_dispatch_begin(struct events *events);
 void events_dispatch_end(struct events *events);
@@ -110,8 +113,8 @@ enum events_end {
     EVENTS_LEFT, /* callbacks run or wait on other threads */
     EVENTS_HERE, /* this thread runs a callback. When it returns, the same thread runs the callbacks that wait */
 };
-/* This thread closes the client: nobody waits any more for a callback in which it does that. From here on the descriptor is
- * readable only if callbacks wait: `other` is not for dispatchers any more. */
+/* This thread closes the client. If it does so in a callback, no thread waits for that callback any more. From here on the
+ * descriptor is readable only if callbacks wait, whatever the state of `other`. */
 void events_closing(struct events *events);
 /* After events_closing(), when no notice is pushed any more: lets the thread end, and waits until until_ns for the
  * callbacks. After events_open_fd() it waits only for threads that dispatch, because no other thread runs callbacks. */
