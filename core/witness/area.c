@@ -31,8 +31,8 @@ static uint32_t most_slots(void)
     return most >= LEAST_SLOTS ? most : 0;
 }
 
-/* Pages for more slots. Not by touching them: if there is no memory, that would be a SIGBUS. The rest of the mapping cannot
- * be accessed, so mlockall() takes no pages for it. */
+/* Allocates pages for more slots. It does not do so by touching them: if there is no memory, that would be a SIGBUS. The
+ * rest of the mapping cannot be accessed, so mlockall() allocates no pages for it. */
 static bool grow(struct area *area)
 {
     uint32_t ready = area->ready == 0 ? FIRST_SLOTS : 2 * area->ready;
@@ -117,8 +117,8 @@ void area_give(struct area *area, mortise_witness_slot *slot)
 void slot_write(mortise_witness_slot *slot, const struct slot_claim *claim)
 {
     __atomic_store_n(&slot->sequence, slot->sequence + 1, __ATOMIC_RELAXED);
-    /* Nobody reads before the process has died, and a process dies between two instructions: so it is enough that the
-     * compiler keeps the order. */
+    /* The witness reads only after the process has died, and a process dies between two instructions. So it is enough that
+     * the compiler keeps the order. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     slot->flags = claim->mode == MORTISE_SHARED ? MORTISE_WITNESS_SHARED : 0;
     slot->permits = claim->permits;

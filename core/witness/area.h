@@ -1,9 +1,10 @@
 /* area.h - the claims of one client in memory that a witness can read: the slots of <mortise/witness.h>, which has the
  * table of their states.
  *
- * The area is one memfd of fixed size, sealed against shrinking. Its addresses are reserved once; pages follow a few slots
- * at a time, so a client with few claims costs few pages, and no store can fail for want of memory. Without memory a claim
- * simply has no slot. The caller serialises all calls. Knows no claim, no lock and no witness. */
+ * The area is one memfd of fixed size, sealed against shrinking. Its addresses are reserved once; pages are allocated for
+ * a few slots at a time, so a client with few claims costs few pages, and no store can fail because memory is short. If
+ * there is no memory, a claim simply has no slot. The caller serialises all calls. Knows no claim, no lock and no
+ * witness. */
 #ifndef MORTISE_CORE_WITNESS_AREA_H
 #define MORTISE_CORE_WITNESS_AREA_H
 
@@ -17,14 +18,14 @@ struct area {
     mortise_witness_slot *slots;
     struct own_fd file;
     size_t size;
-    uint32_t most;             /* slots that the area can have */
-    uint32_t ready, fresh;     /* have pages; were handed out at least once */
+    uint32_t most;             /* how many slots the area can have */
+    uint32_t ready, fresh;     /* how many have pages, and were handed out at least once */
     uint32_t in_use;
     uint32_t free_count;
-    mortise_witness_slot **free; /* given back; room for all that are ready. Not in the area, which others can write */
+    mortise_witness_slot **free; /* returned slots; room for all that are ready. Not in the area, which others can write */
 };
 
-/* False: the system gives none; *area is empty then. */
+/* False: the system gives no memory for it; *area is empty then. */
 bool area_make(struct area *area);
 /* Unmaps it. A witness that was passed the descriptor keeps it. */
 void area_drop(struct area *area);

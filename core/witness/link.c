@@ -1,4 +1,4 @@
-/* link.c - see link.h. Every call returns at once, but link_await(). */
+/* link.c - see link.h. Every call except link_await() returns at once. */
 #include "witness/link.h"
 
 #include "base/log.h"
@@ -50,17 +50,17 @@ static void link_move(struct witness_link *link, enum link_state state)
     }
 }
 
-/* One line for each time that there is no witness. */
+/* Logs one line for each time that the witness is not there. */
 static void tell(struct witness_link *link, const char *what)
 {
-    bool writes = link->logs && !link->told && !link->given; /* who gave it knows */
+    bool writes = link->logs && !link->told && !link->given; /* the giver of the socket knows it */
     link->told = true;
     if (writes)
         log_line(4, "mortise: witness %s: %s; if this process crashes now, its locks end with their ttl",
                  link->path, what);
 }
 
-/* Half of ms, and at random up to all of it. */
+/* Returns a random time between half of ms and ms. */
 static int64_t spread_ms(struct witness_link *link, int64_t ms)
 {
     link->seed = link->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -99,7 +99,7 @@ bool link_default_path(char *path)
     return length > 0 && length < 108;
 }
 
-/* Root, or this user. (A socket of systemd's may be root's.) */
+/* The peer is root or this user. (A socket that systemd made may be root's.) */
 static bool is_ours(int fd)
 {
     struct ucred peer;
@@ -136,7 +136,7 @@ static mortise_witness_message head_of(mortise_witness_kind kind)
         .magic = MORTISE_WITNESS_MAGIC, .version = MORTISE_WITNESS_VERSION, .kind = (uint16_t)kind};
 }
 
-/* The pidfd is made for this message: it always is of this process. */
+/* Makes the pidfd for each message, so it always refers to this process. */
 static bool send_hello(struct witness_link *link, int fd)
 {
     mortise_witness_message head = head_of(MORTISE_WITNESS_HELLO);
@@ -165,7 +165,7 @@ static int connect_to(const char *path)
     return -1;
 }
 
-/* No area, no witness: it is made when somebody listens for the first time. */
+/* The area is made when a witness listens for the first time. Without an area there is no witness. */
 static bool greet(struct witness_link *link, int fd)
 {
     if (link->area->head == NULL && !area_make(link->area))
@@ -211,7 +211,7 @@ struct incoming {
     char text[MORTISE_WITNESS_TEXT_MAX + 1];
 };
 
-/* 1: a message. 0: none now. -1: the connection has ended, or what came is no message. */
+/* 1: a message. 0: none now. -1: the connection has ended, or the data are no message. */
 static int receive(int fd, struct incoming *in)
 {
     ssize_t length = recv(fd, in, sizeof(*in) - 1, MSG_DONTWAIT);

@@ -1,7 +1,7 @@
 /* link.h - the connection of a client to its witness: made, kept and made again in the background.
  *
- * The connection only passes the area (area.h) and tells whether somebody watches. Claims are written into the area
- * whether or not it stands, so nothing waits for it. It is in one of these states; link_move() changes it:
+ * The connection only passes the area (area.h) and shows whether a witness watches. Claims are written into the area
+ * with or without a connection, so nothing waits for it. It is in one of these states; link_move() changes it:
  *
  *   OFF      no witness is wanted, or this process can have none
  *   AWAY     no connection; tries again
@@ -22,16 +22,18 @@
  *     any more (the program closed it) |
  *   the client closes                | OFF  OFF        OFF, BYE 3    OFF, BYE 3   OFF
  *
- *   1: tries again after a pause at random, which doubles up to a minute. If no witness was ever there, only when the
- *      watchdog is awake anyway: a host without a witness has no wake-ups for it.
- *   2: the log gets one line, until it is WATCHED again.
- *   3: BYE if no slot is in use; else the witness keeps the area, and releases what was left when the process ends.
+ *   1: tries again after a random pause, which doubles up to a minute. If no witness was ever there, it tries only when the
+ *      watchdog is awake anyway, so that a host without a witness has no wake-ups for it.
+ *   2: the log gets one line, and no further one until it is WATCHED again.
+ *   3: sends BYE if no slot is in use; else the witness keeps the area, and releases what was left when the process ends.
  *
- * The holes. The witness dies between HELLO and WELCOME: end of file, and the next one gets the area. The process dies
- * there: HELLO waits in the witness's queue, descriptors included, and is read after the death. A fork: the child has
- * copies of the descriptors and uses none of them (R8). The witness hangs: connecting and sending never block, and a full
- * queue is as no witness. Two threads: the caller holds the lock of the client, or is the thread that opens or closes it.
- * A client that never acquires never connects: the first acquire does, before its request leaves.
+ * What may go wrong:
+ *   - The witness dies between HELLO and WELCOME: the client reads an end of file, and passes the area to the next witness.
+ *   - The process dies there: HELLO, with its descriptors, waits in the witness's queue and is read after the death.
+ *   - A fork: the child has copies of the descriptors and uses none of them (R8).
+ *   - The witness hangs: connecting and sending never block, and a full queue counts as no witness.
+ *   - Two threads: the caller holds the lock of the client, or is the thread that opens or closes the client.
+ * A client that never acquires never connects: the first acquire connects, before its request leaves.
  *
  * Knows no claim and no lock. */
 #ifndef MORTISE_CORE_WITNESS_LINK_H
@@ -49,14 +51,14 @@ struct witness_link {
     bool logs;      /* lines are written to the log */
     bool met;       /* a witness was there once */
     bool told;      /* the log has the line */
-    bool given;     /* the socket was given, there is no path: it is not made again */
-    bool asked_for; /* the user named a path: one line if nobody is there */
+    bool given;     /* the caller gave the socket, so there is no path, and no second connection */
+    bool asked_for; /* the user named a path: log one line if no witness is there */
     unsigned failures; /* in a row */
-    int64_t tried_ns, try_ns; /* the last try; the next one, NEVER: only when this thread is awake anyway */
-    int64_t answer_ns;        /* GREETED: late from then on */
+    int64_t tried_ns, try_ns; /* the last try; the next one. NEVER: try only when the thread is awake anyway */
+    int64_t answer_ns;        /* GREETED: from then on the answer is late */
     uint64_t seed;            /* for pauses */
     char path[108];           /* of a sockaddr_un */
-    const char *unused;       /* why there is no socket to look for a witness at; NULL: there is one, or no client yet */
+    const char *unused;       /* why the client looks for no witness; NULL: it does, or there is no client yet */
     /* of HELLO */
     uint64_t print;
     int64_t crash_delay_ms;
@@ -67,14 +69,14 @@ struct witness_link {
 /* Where the witness of this user listens: path of 108 bytes. False: nowhere. */
 bool link_default_path(char *path);
 
-/* OFF -> AWAY: a witness is wanted. The first link_turn() tries. The caller has set area, logs, path or given and socket, asked_for, print,
- * crash_delay_ms, text; the rest is zero. */
+/* OFF -> AWAY: a witness is wanted. The first link_turn() tries to connect. The caller has set area, logs, path or given and
+ * socket, asked_for, print, crash_delay_ms, text; the rest is zero. */
 void link_begin(struct witness_link *link, uint64_t seed);
-/* Tries now, and waits for an answer until until_ns. True: WATCHED; else *why says why not. */
+/* Connects now, and waits for an answer until until_ns. True: WATCHED; else *why says why not. */
 bool link_await(struct witness_link *link, int64_t until_ns, char *why, size_t size);
 
-/* The thread that serves it sleeps until this descriptor (-1: none) is readable, or until due_ns, and then calls
- * link_turn(). */
+/* The thread that serves the link sleeps until this descriptor (-1: none) is readable, or until link_due_ns(), and then
+ * calls link_turn(). */
 int link_fd(const struct witness_link *link);
 int64_t link_due_ns(const struct witness_link *link);
 void link_turn(struct witness_link *link, int64_t now);

@@ -1,5 +1,5 @@
-/* own_fd.h - a descriptor that may turn out not to be ours any more: a daemon closes all descriptors, and later has others
- * under the same numbers. Before each use, own_fd_is() tells; what is not ours is forgotten and never closed. */
+/* own_fd.h - a descriptor that may not be ours any more: a daemon closes all descriptors, and later has others under the
+ * same numbers. own_fd_is() checks that before each use. A descriptor that is not ours is forgotten and never closed. */
 #ifndef MORTISE_CORE_WITNESS_OWN_FD_H
 #define MORTISE_CORE_WITNESS_OWN_FD_H
 
@@ -13,7 +13,7 @@ struct own_fd {
     ino_t ino;
 };
 
-/* fd: of a socket or a memfd, whose inode is its own. */
+/* fd: a socket or a memfd, which has an inode of its own. */
 static inline struct own_fd own_fd_of(int fd)
 {
     struct stat about;
