@@ -1,5 +1,5 @@
-/* findings.c - what `mortise doctor` has to know of the config file: a module whose section is not there, where another section
- * looks like the one that was meant. Only a finding, because several programs may share a file. */
+/* findings.c - what `mortise doctor` has to know about the config file: a module has no section, but another section looks like
+ * the one that was meant. This is only a finding, because several programs may share a file. */
 #include "modules/loader_internal.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool is_read(const struct loader *loader, const char *section)
     return at != NULL;
 }
 
-/* Also where that cannot be said: then there is no finding. */
+/* Whether the section belongs to a module. Also true if that is unknown, so that there is no finding. */
 static bool is_of_a_module(const struct folders *folders, const char *section)
 {
     char name[MODULE_NAME_MAX + 1], *path = NULL;
@@ -37,7 +37,7 @@ static const char *key_of_servers(const mortise_module *module)
     return NULL;
 }
 
-/* The section that may have been meant; NULL: there is none. */
+/* Returns a section that has the key and belongs to no module: it may have been meant. NULL: there is none. */
 static const char *meant(const struct loader *loader, const char *key)
 {
     const char *section = config_section_with(loader->config, NULL, key);

@@ -1,4 +1,4 @@
-/* handshake.c - whether a module that was loaded can be worked with.
+/* handshake.c - whether the core can use a module that was loaded.
  *
  * Compares its table with this library's field by field before anything in it is used (R11); the message names the
  * field. The rules are those of driver.h (VERSIONS). The oldest sizes are those of the last field in the first build of
@@ -105,7 +105,7 @@ static const char *missing_field(const mortise_module *module)
     return NULL;
 }
 
-/* A plugin makes ops and infos of its own, and other modules take them for whole ones. */
+/* A plugin makes ops and infos of its own, and other modules rely on their full size. */
 static mortise_status check_plugin(const char *path, const mortise_module *module,
                                    mortise_error *error)
 {
@@ -151,7 +151,7 @@ mortise_status handshake(const char *path, const mortise_module *found, mortise_
     memset(module, 0, sizeof(*module));
     memcpy(module, found, found->module_size);
     if (found->op_size <
-        END_OF(mortise_op, permits)) /* it would take a shared claim for an exclusive one */
+        END_OF(mortise_op, permits)) /* such a module would take a shared claim for an exclusive one */
         module->capabilities &= ~(uint32_t)(MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS);
     return check_content(path, module, error);
 }

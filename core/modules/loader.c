@@ -2,7 +2,7 @@
  *
  * From a section's name to a running instance: the file (module_path.c), dlopen, the handshake (handshake.c), the values
  * by the module's schema, its `open`. It holds no lock and keeps nothing between calls except what is in struct loader,
- * because several threads may open clients at once. It knows no backend, and not what is in the host table. */
+ * because several threads may open clients at once. It knows neither a backend nor the contents of the host table. */
 #include "modules/loader_internal.h"
 
 #include "base/status.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CORE_NAME "mortise" /* the core's own section is no module's */
+#define CORE_NAME "mortise" /* the core's own section: no module has this name */
 #define DEPTH_MAX 8         /* modules one above the other */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -52,7 +52,7 @@ static void library_free(struct library *library)
     memset(library, 0, sizeof(*library));
 }
 
-/* real: what was opened, by which the dynamic linker calls it. */
+/* real: the path that was opened, which the dynamic linker uses in its message. */
 static mortise_status load_failed(const char *path, const char *real, mortise_error *error)
 {
     const char *why = dlerror(); /* of this thread */
@@ -64,7 +64,7 @@ static mortise_status load_failed(const char *path, const char *real, mortise_er
     return failed(error, MORTISE_CONFIG, "%s cannot be loaded: %s", path, why);
 }
 
-/* Takes over path. What is opened is what was checked, not where the path leads to by then. */
+/* Takes over path. Opens the file that was checked, and not what the path leads to by then. */
 static mortise_status library_load_path(char *path, struct library *library, mortise_error *error)
 {
     char real[PATH_MAX];
@@ -77,7 +77,7 @@ static mortise_status library_load_path(char *path, struct library *library, mor
     if (status == MORTISE_OK)
         library->handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (status != MORTISE_OK)
-        ; /* told */
+        ; /* *error says why */
     else if (library->handle == NULL)
         status = load_failed(path, real, error);
     else if ((found = dlsym(library->handle, MORTISE_MODULE_SYMBOL)) == NULL)
@@ -90,7 +90,7 @@ static mortise_status library_load_path(char *path, struct library *library, mor
     return status;
 }
 
-/* section: asks for it; NULL: the core. */
+/* section: the section that asks for the module; NULL: the core. */
 static mortise_status library_load(const struct config *config, const char *section,
                                    const char *name, struct library *library, mortise_error *error)
 {
@@ -114,7 +114,7 @@ static mortise_status library_load(const struct config *config, const char *sect
 
 /* ---- An instance ----------------------------------------------------------------------------- */
 
-/* What one loader_open is about. */
+/* The arguments of one loader_open(). */
 struct opening {
     struct loader *loader;
     const char *asked; /* the section's name as asked for */
@@ -135,7 +135,7 @@ static void instance_free(const struct loader *loader, struct instance *instance
     free(instance);
 }
 
-/* Closes what was opened since `stop` was the last. */
+/* Closes all instances that were opened after `stop`. */
 static void close_until(struct loader *loader, struct instance *stop)
 {
     while (loader->instances != stop) {
@@ -152,7 +152,7 @@ void loader_close_all(struct loader *loader)
     close_until(loader, NULL);
 }
 
-/* A stack must come to an end: no section is below itself. */
+/* A stack must have an end, so no section may be below itself. */
 static mortise_status check_above(const struct opening *o, const char *section)
 {
     size_t depth = 1;
@@ -184,8 +184,8 @@ static mortise_status check_kind(const struct opening *o, const struct library *
     return MORTISE_OK;
 }
 
-/* The section that an instance reads and is called by: the one asked for, but where that is only another
- * name of the module (a link to its file) without a section, the module's own. */
+/* Returns the section that an instance reads, which is also its name: the section that was asked for. But if that is
+ * only another name of the module (a link to its file), and has no section, the module's own name. */
 static const char *section_of(const struct opening *o, const struct library *library)
 {
     bool named = strchr(o->asked, ':') != NULL || config_has_section(o->loader->config, o->asked);
@@ -202,7 +202,7 @@ static mortise_status read_values(const struct opening *o, struct instance *inst
                          &instance->values, o->error);
 }
 
-/* The module's own account of why it did not open, made whole where it is not. */
+/* Passes on the module's own error about why it did not open, and fills in what is missing in it. */
 static mortise_status open_failed(const struct opening *o, const struct instance *instance,
                                   mortise_status status, mortise_error *told)
 {
@@ -218,7 +218,7 @@ static mortise_status open_failed(const struct opening *o, const struct instance
     if (status == MORTISE_CONFIG && own)
         config_complete(o->loader->config, instance->section, instance->module.options,
                         instance->module.option_count, told);
-    if (told->driver[0] == '\0') /* else a module below it told */
+    if (told->driver[0] == '\0') /* else a module below it reported the error */
         snprintf(told->driver, sizeof(told->driver), "%s", instance->module.name);
     if (o->error != NULL)
         *o->error = *told;
@@ -244,7 +244,7 @@ static mortise_status call_open(const struct opening *o, struct instance *instan
     mortise_status status = instance->module.open(&args, &instance->ctx, &told);
     if (status == MORTISE_OK)
         return MORTISE_OK;
-    close_until(loader, before); /* what it had opened below */
+    close_until(loader, before); /* the modules that it had opened below itself */
     return open_failed(o, instance, status, &told);
 }
 
@@ -293,14 +293,14 @@ static void link_instance(struct loader *loader, struct instance *instance)
     loader->instances = instance;
 }
 
-/* The file of the section asked for, with a section "name:instance" that is in the config. */
+/* Loads the file for the section that was asked for. A section "name:instance" must be in the config. */
 static mortise_status find_library(const struct opening *o, struct library *library)
 {
     const struct config *config = o->loader->config;
     size_t length = strcspn(o->asked, ":");
 
     if (o->asked[length] == ':' && !config_has_section(config, o->asked))
-        return config_no_section(config, o->asked, o->error); /* before it is shown as it is */
+        return config_no_section(config, o->asked, o->error); /* first: other messages would show it unmasked */
     mortise_status status = check_above(o, o->asked);
     if (status != MORTISE_OK)
         return status;
@@ -361,7 +361,7 @@ struct scan {
     mortise_error *error;
 };
 
-/* Whether a folder before this one has the file too: it is the one that is loaded. */
+/* Whether an earlier folder has a file of this name too, which is the one that is loaded. */
 static bool is_shadowed(const struct scan *scan, const char *path)
 {
     const char *file = strrchr(path, '/') + 1;
@@ -414,7 +414,7 @@ static mortise_status tell_module(const struct scan *scan, const struct library 
     return MORTISE_OK;
 }
 
-/* Whether `name` is only another name of a module whose own file stands beside it. */
+/* Whether `name` is only another name of a module whose own file is in the same folder. */
 static bool is_alias(const struct scan *scan, const struct library *library, const char *name)
 {
     char *own;

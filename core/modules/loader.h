@@ -2,7 +2,7 @@
  *
  * Finds the shared object by name in the module path (R11), checks the handshake field by field, reads
  * the module's values by its schema and calls its `open`. Knows no backend. The host table that a module
- * gets is made by the core (host_prepare, in host.c); the loader only hands it on. */
+ * gets is made by the core (host_prepare, in host.c); the loader only passes it on. */
 #ifndef MORTISE_CORE_LOADER_H
 #define MORTISE_CORE_LOADER_H
 
@@ -10,13 +10,13 @@
 
 #include <stdatomic.h>
 
-/* One opened module. The host is the first member: a mortise_host * is its instance. */
+/* One opened module. The host is the first member, so a mortise_host * can be cast to its instance. */
 struct instance {
     mortise_host host;
     void *core;             /* the core's own (struct pump *), set by host_prepare */
     struct instance *above; /* the plugin that opened it, or NULL */
-    struct instance *next; /* the opening order, last opened first: the order of closing is this one
-                              * for stacks, since a module above is closed before those below */
+    struct instance *next; /* the list begins with the instance that was opened last. They are closed in the order
+                              * of the list, so a module is closed before those below it */
     char *section;         /* "redis:old" */
     char *path;            /* the file it came from */
     void *library;         /* of dlopen */
@@ -38,22 +38,22 @@ struct loader {
     atomic_bool closing;        /* loader_close_all() */
     /* Fills instance->host and ->core before the module's open is called. */
     void (*host_prepare)(struct instance *instance, void *argument);
-    /* The instance is about to be freed: whatever it asked the host for must not come any more. */
+    /* The instance is about to be freed: drops everything that it asked the host for. */
     void (*host_forget)(struct instance *instance, void *argument);
     void *argument;
 };
 
-/* Loads and opens the module of `section` ("sqlite", "redis:old"), of a wanted kind or any (0). A
- * section with ':' must stand in the config. On failure nothing is left open. The message of a module
- * that is not found lists each path tried; of a handshake that fails names file and field. */
+/* Loads and opens the module of `section` ("sqlite", "redis:old"), of the wanted kind or of any kind (0). A
+ * section with ':' must be in the config. On failure nothing is left open. If a module is not found, the
+ * message lists each path tried; if the handshake fails, it names the file and the field. */
 mortise_status loader_open(struct loader *loader, const char *section, struct instance *above,
                            uint32_t wanted_kind, struct instance **instance, mortise_error *error);
 /* Closes all instances, a module above before those below it, and unloads them. (Libraries stay mapped
  * under sanitizers, so that reports have names.) */
 void loader_close_all(struct loader *loader);
 
-/* What there is to say of the sections of the config, after the stack was opened: " | note: text…", as in the answer to a ping.
- * Leaves text as it is if there is nothing. */
+/* After the stack was opened: writes the findings about the sections of the config, as " | note: text…", like the answer to a
+ * ping. If there are none, leaves text as it is. */
 void loader_findings(const struct loader *loader, char *text, size_t size);
 
 /* For mortise_modules(): every NAME.so of the module path, handshake done, not opened. */

@@ -1,5 +1,5 @@
-/* loader_internal.h - what the loader is made of: module_path.c (where modules are looked for),
- * handshake.c (whether what was found is one), loader.c (opening and closing). Nobody else's. */
+/* loader_internal.h - what only the parts of the loader share: module_path.c (where modules are looked for),
+ * handshake.c (whether a file is a module that can be used), loader.c (opening and closing). */
 #ifndef MORTISE_CORE_LOADER_INTERNAL_H
 #define MORTISE_CORE_LOADER_INTERNAL_H
 
@@ -10,11 +10,11 @@
 
 #define PROBLEM_SIZE 512
 #define MODULE_SUFFIX ".so"
-#define MODULE_NAME_MAX 31 /* it has room in mortise_error.driver */
+#define MODULE_NAME_MAX 31 /* so that it fits into mortise_error.driver */
 
 /* ---- module_path.c ----------------------------------------------------------------------------- */
 
-/* The folders of the module path, in order; those that do not exist too. */
+/* The folders of the module path, in order, including those that do not exist. */
 struct folders {
     char **paths;
     size_t count;
@@ -23,19 +23,20 @@ struct folders {
 mortise_status folders_make(const struct config *config, struct folders *folders,
                             mortise_error *error);
 void folders_free(struct folders *folders);
-/* The first file of that name in the folders, for free(), not checked; NULL: none. */
+/* Finds the first file of that name in the folders, and does not check it. The caller frees *path; NULL: there is none. */
 mortise_status folders_find(const struct folders *folders, const char *name, char **path,
                             mortise_error *error);
-/* CONFIG: there is none, with what there is and each path tried. section: asks for it; NULL: the core. */
+/* Returns CONFIG: there is no such module. The message lists the existing ones and each path tried. section: the section
+ * that asks for it; NULL: the core. */
 mortise_status folders_lack(const struct folders *folders, const struct config *config,
                             const char *section, const char *name, mortise_error *error);
 /* Whether the name of a file is one of a module; for scandir(). */
 int is_module_file(const struct dirent *entry);
 /* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_', '-' and '+'. */
 bool module_name_sound(const char *name, size_t length);
-/* Whether nobody else may write there but root, the running user, and who may change this library itself;
- * else *error says so. real: the same without symbolic links, which nobody else can replace after that. A path that is not
- * there is nobody's to write: real is empty. */
+/* OK if only root, the running user, and users who may change this library itself may write there; else *error says so.
+ * real: the same path without symbolic links; nobody else can replace it afterwards. If the path does not exist: OK, and
+ * real is empty. */
 mortise_status path_check_writers(const char *path, char real[PATH_MAX], mortise_error *error);
 
 /* ---- handshake.c ------------------------------------------------------------------------------- */

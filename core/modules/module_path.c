@@ -1,13 +1,12 @@
 /* module_path.c - where modules are looked for (R11).
  *
- * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside
- * libmortise itself, then the one it was built for. Folders are absolute. What lies there becomes code of
- * this process: folder and file must belong to root or to the running user, and nobody else may write
- * them. Nor may anybody else put another folder in the place of one above them, or another config file in the place of
- * the one that names them. But who owns libmortise's own file or folder, or may write one of these as its group, or can
- * put another folder in the place of one above it, could put any code into its place: a module of theirs is no new danger.
- * (A build tree of another user, or of a group.)
- * Knows nothing of what is in a file. */
+ * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside libmortise
+ * itself, then the one that it was built for. Folders are absolute. A file in them becomes code of this process. So
+ * folder and file must belong to root or to the running user, and nobody else may write them, replace a folder above
+ * them, or replace the config file that names them. Excepted are users who own libmortise's file or folder, may write
+ * one of these as its group, or can replace a folder above it (a build tree of another user, or of a group). They could
+ * run any code in this process anyway, so a module of theirs is no new danger.
+ * Knows nothing of the contents of a file. */
 #include "modules/loader_internal.h"
 
 #include "base/status.h"
@@ -26,7 +25,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the kernel's own limit */
 
 #ifndef MORTISE_MODULE_DIR
 #error "MORTISE_MODULE_DIR is the folder that modules are installed to"
@@ -48,10 +47,10 @@ bool module_name_sound(const char *name, size_t length)
     return length > 0 && length <= MODULE_NAME_MAX;
 }
 
-/* ---- Who may write there --------------------------------------------------------------------- */
+/* ---- Which users may write there ------------------------------------------------------------- */
 
-/* The library that this code is in, or NULL if it is in the program: what the dynamic linker says of that is
- * argv[0], which anybody may set. */
+/* The library that this code is in, or NULL if it is in the program: the dynamic linker's name for the program is
+ * argv[0], which any caller may set. */
 static const char *own_library(void)
 {
     struct link_map *map = NULL;
@@ -63,7 +62,7 @@ static const char *own_library(void)
     return map->l_name;
 }
 
-/* Whose this code is: its file, and the folder of that. What is not to be had is as if it were root's. */
+/* The owners of this code: of its file, and of the file's folder. If an owner is unknown, assume root. */
 struct own {
     struct stat file, folder;
     char path[PATH_MAX]; /* of the file, without symbolic links; or empty */
@@ -112,7 +111,7 @@ static bool writers_are_good(const struct stat *st)
            (group_writes(&own.file, st->st_gid) || group_writes(&own.folder, st->st_gid));
 }
 
-/* ---- Who may put another folder there ----------------------------------------------------------- */
+/* ---- Which users may replace a folder ------------------------------------------------------------ */
 
 /* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. */
 static bool is_private_group(gid_t group, uid_t owner)
@@ -132,7 +131,7 @@ static bool is_private_group(gid_t group, uid_t owner)
     return true;
 }
 
-/* In a user namespace, a container's say, that does not map the host's root: he is shown as the overflow uid. */
+/* A user namespace (of a container, for example) may not map the host's root, which is then shown as the overflow uid. */
 static bool is_unmapped(uid_t owner)
 {
     unsigned overflow = 65534, inside, outside, count = UINT_MAX;
@@ -149,7 +148,7 @@ static bool is_unmapped(uid_t owner)
     return known && count != UINT_MAX; /* else all users are mapped */
 }
 
-/* The folder is above this library too: who can put another one in its place can replace the library as well. */
+/* The folder is above this library too: users who can replace the folder can replace the library as well. */
 static bool is_above_library(const char *folder)
 {
     struct own own;
@@ -163,15 +162,16 @@ static bool is_above_library(const char *folder)
            (own.path[length] == '/' || strcmp(real, "/") == 0);
 }
 
-/* Then the bits of the group say what those in the list may do at most. A list that cannot be read counts as one. */
+/* With an access control list, the group's bits only say what the users in the list may do at most. If it is unknown
+ * whether there is a list, assume one. */
 static bool has_acl(const char *folder)
 {
     return getxattr(folder, "system.posix_acl_access", NULL, 0) >= 0 ||
            (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
-/* A folder above a module's, or a symbolic link on the way to it. In one with the sticky bit others can rename only what
- * is theirs. */
+/* Nobody else can replace `part`: a folder above a module's folder, or a symbolic link on the way to it. In a folder with
+ * the sticky bit, others can rename only their own entries. */
 static bool stays_there(const char *part, const struct stat *st)
 {
     bool owned = owner_is_good(st) || is_unmapped(st->st_uid);
@@ -182,7 +182,7 @@ static bool stays_there(const char *part, const struct stat *st)
            !has_acl(part);
 }
 
-/* `part`, a symbolic link or a folder above, is where `path` leads through. */
+/* Checks `part`, a symbolic link or a folder on the way of `path`. */
 static mortise_status check_part(const char *path, const char *part, const struct stat *st,
                                  mortise_error *error)
 {
@@ -195,7 +195,8 @@ static mortise_status check_part(const char *path, const char *part, const struc
         path, part, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777);
 }
 
-/* Puts the target of the symbolic link `part`, with which `path` begins, into its place; false: there is no room. */
+/* Replaces the symbolic link `part`, with which `path` begins, by its target. False: the link cannot be read, or there is
+ * no room. */
 static bool follow(char path[PATH_MAX], const char *part)
 {
     char target[PATH_MAX], whole[PATH_MAX];
@@ -238,8 +239,8 @@ static mortise_status check_to_link(char path[PATH_MAX], bool *followed, mortise
     return status;
 }
 
-/* Goes from link to link, as the kernel does: each may lead through a folder that neither the path as given nor the one
- * without symbolic links shows. What is left in `path` has none. */
+/* Goes from link to link, as the kernel does. Each link may lead through a folder that is neither in the path as given nor
+ * in the path without symbolic links. In the end, `path` has no symbolic links. */
 static mortise_status check_way(char path[PATH_MAX], mortise_error *error)
 {
     bool followed = true;
@@ -353,7 +354,7 @@ static mortise_status check_config(const struct config *config, mortise_error *e
     if (path_check_writers(path, real, &why) != MORTISE_OK)
         return failed(error, MORTISE_CONFIG, "%s: [mortise] module_path is refused: %s", file,
                       why.message);
-    if (real[0] == '\0') /* it was read already: somebody has taken it away since */
+    if (real[0] == '\0') /* it was read before, so it was removed since */
         return failed(error, MORTISE_CONFIG, "%s cannot be read: it is gone", file);
     return MORTISE_OK;
 }
@@ -386,7 +387,7 @@ void folders_free(struct folders *folders)
     memset(folders, 0, sizeof(*folders));
 }
 
-/* ---- What there is ------------------------------------------------------------------------------ */
+/* ---- Which modules exist ------------------------------------------------------------------------ */
 
 int is_module_file(const struct dirent *entry)
 {
@@ -398,7 +399,7 @@ int is_module_file(const struct dirent *entry)
 
 #define KNOWN_MAX 100
 
-/* Names of modules, each once; what finds no room or memory is left out: they are for a message. */
+/* Names of modules for a message, each once. Names for which there is no room or memory are left out. */
 struct known {
     char *names[KNOWN_MAX];
     size_t count;
@@ -435,7 +436,7 @@ static void list_known(const struct folders *folders, struct known *known)
     }
 }
 
-/* Appends to a list that is cut where it is full. */
+/* Appends to a list, which is cut off when it is full. */
 static void append(char *list, size_t size, const char *between, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static void append(char *list, size_t size, const char *between, const char *format, ...)
