@@ -1,7 +1,7 @@
 /* config.c - where a client's configuration comes from.
  *
- * A file, a URL, or neither: the search is here, and what can be said of a config before any schema is
- * known (its source, its driver, its module path). config_file.c reads the text of a file, url.c takes a
+ * A file, a URL, or neither. This file has the search, and everything that is known about a config before any
+ * schema is (its source, its driver, its module path). config_file.c reads the text of a file, url.c takes a
  * URL apart, config_values.c makes values of them. Every environment variable is read by secure_getenv:
  * a set-uid program gets none. Knows no backend and opens no module. */
 #include "config/config_internal.h"
@@ -22,7 +22,7 @@
 
 /* ---- Messages of modules ---------------------------------------------------------------------- */
 
-/* The line of the key that the text begins with; 0: it begins with none, or that one was not given. */
+/* Returns the line of the key that the text begins with; 0: the text begins with no key, or the key was not given. */
 static size_t line_of_first_key(const struct config *config, const char *section,
                                 const mortise_option *schema, size_t count, const char *text)
 {
@@ -40,7 +40,7 @@ void config_complete(const struct config *config, const char *section, const mor
                      size_t count, mortise_error *error)
 {
     const char *text = error->message, *end = text[0] == '[' ? strstr(text, "] ") : NULL;
-    bool named = end != NULL; /* it names the section already */
+    bool named = end != NULL; /* the message names the section already */
     mortise_error whole;
     if (strncmp(text, config->source, strlen(config->source)) == 0)
         return;
@@ -78,7 +78,7 @@ static mortise_status core_text(const struct config *config, enum core_option op
     return MORTISE_OK;
 }
 
-/* What is known when the rows are. */
+/* Fills in what follows from the rows. */
 static mortise_status finish_file(struct config *config, mortise_error *error)
 {
     mortise_status status = config_check_section(config, CORE_SECTION, error);
@@ -90,14 +90,14 @@ static mortise_status finish_file(struct config *config, mortise_error *error)
     return status;
 }
 
-/* A mistyped URL ("redis//user:password@host") is taken as the path of a file that is not there. What looks like a
- * password, or a query that may have one, is not shown. */
+/* A mistyped URL ("redis//user:password@host") is taken for the path of a file that does not exist. So anything that looks
+ * like a password, or like a query that may have one, is not shown. */
 static void mask_secrets(char *path)
 {
     char *query = strchr(path, '?'), *at = strrchr(path, '@'), *slashes = strstr(path, "//");
     char *colon = at == NULL ? NULL : strchr(slashes != NULL && slashes < at ? slashes : path, ':');
     if (colon != NULL && query != NULL && colon < query && query < at)
-        query = colon; /* one of the password, or the '@' is one of the query */
+        query = colon; /* the '?' is in the password, or the '@' is in the query */
     if (query != NULL && query[1] != '\0')
         snprintf(query + 1, strlen(query), "%s", "..."); /* cut to what was there */
     at = strrchr(path, '@');
@@ -106,7 +106,7 @@ static void mask_secrets(char *path)
     memmove(colon + 1, at, strlen(at) + 1);
 }
 
-/* whence: who named it, for messages; NULL: nobody, and that there is none is fine (source stays NULL). */
+/* whence: what named the file, for messages. NULL: nothing did, so it is no error if there is none (source stays NULL). */
 static mortise_status load_file(struct config *config, const char *path, const char *whence,
                                 mortise_error *error)
 {
@@ -133,7 +133,7 @@ static mortise_status load_file(struct config *config, const char *path, const c
     return status == MORTISE_OK ? finish_file(config, error) : status;
 }
 
-/* Query keys that may be shown: the core's own are no secrets; of others nothing is known yet. */
+/* Query keys that may be shown: the core's own are no secrets, and about others nothing is known yet. */
 static bool key_shown(const char *key)
 {
     for (size_t i = 0; i < CORE_OPTION_COUNT; i++)
@@ -155,7 +155,7 @@ static mortise_status load_url(struct config *config, const char *url, mortise_e
     return MORTISE_OK;
 }
 
-/* Where the "#SECTION" of FILE#SECTION begins, or NULL: what is there by the whole name is that file. */
+/* Returns where the "#SECTION" of FILE#SECTION begins, or NULL. If a file with the whole name exists, it is that file. */
 static const char *section_mark(const char *where)
 {
     const char *mark = strrchr(where, '#');
@@ -166,7 +166,7 @@ static const char *section_mark(const char *where)
     return mark;
 }
 
-/* A file of which another section is the top of the stack than the one that it names itself. */
+/* Loads a file, but with another section as the top of the stack than the one that the file names. */
 static mortise_status load_section(struct config *config, const char *where, const char *mark,
                                    const char *whence, mortise_error *error)
 {
@@ -183,7 +183,7 @@ static mortise_status load_section(struct config *config, const char *where, con
     return set_text(&config->driver, mark + 1) ? MORTISE_OK : config_no_memory(error);
 }
 
-/* What the application, or $MORTISE_CONFIG, named. */
+/* Loads the file or URL that the application, or $MORTISE_CONFIG, has named. */
 static mortise_status load_named(struct config *config, const char *where, const char *whence,
                                  mortise_error *error)
 {
@@ -218,7 +218,7 @@ static mortise_status search(struct config *config, mortise_error *error)
 
     if (named != NULL && named[0] != '\0')
         return load_named(config, named, " (named by $MORTISE_CONFIG)", error);
-    if (xdg != NULL && xdg[0] == '/') /* a relative one is to be ignored, says its specification */
+    if (xdg != NULL && xdg[0] == '/') /* its specification says: ignore a relative path */
         status = load_users(config, xdg, "mortise", error);
     else if (home != NULL && home[0] == '/')
         status = load_users(config, home, ".config/mortise", error);
@@ -360,7 +360,8 @@ bool config_has_section(const struct config *config, const char *section)
     return config_find_section(config, section) != NULL;
 }
 
-/* A URL with a password may stand where a section is to be named, also out of a variable: then only its scheme is shown. */
+/* A user may have written a URL with a password where a section name belongs, also by a variable: then only its scheme is
+ * shown. */
 mortise_status config_no_section(const struct config *config, const char *section,
                                  mortise_error *error)
 {
@@ -374,7 +375,7 @@ mortise_status config_no_section(const struct config *config, const char *sectio
                          shown, section);
 }
 
-/* R11: who may write the file decides what code this process runs. */
+/* R11: users who may write the file decide which code this process runs. */
 static mortise_status check_owner(const struct config *config, mortise_error *error)
 {
     if (config->file_owner != 0 && config->file_owner != geteuid())
@@ -402,7 +403,7 @@ mortise_status config_module_path(const struct config *config, const char **path
     return status;
 }
 
-/* A pipe of the caller's, as the shell's <(…) gives it: it is in no folder. A pipe that has a name is. */
+/* The file is a pipe of the caller, as made by the shell's <(…), which is in no folder. (A pipe with a name is in one.) */
 static bool is_nowhere(const struct config *config)
 {
     static const char *const descriptors[] = {"/dev/fd/", "/dev/stdin", "/proc/self/fd/"};

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SOURCE_SHOWN 400 /* of a longer path, messages show the end */
+#define SOURCE_SHOWN 400 /* if a path is longer, messages show only its end */
 
 mortise_status config_failed(const struct config *config, size_t line, const char *section,
                              mortise_error *error, const char *format, ...)

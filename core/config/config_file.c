@@ -1,16 +1,17 @@
 /* config_file.c - the text of a config file, as sections and rows.
  *
  * The grammar is libinih's: [section], key = value or key: value, comments from ';' or '#' at the start
- * of a line, or from " ;" behind a value. inih is given one line at a time, each checked before, because
- * it alone would cut long lines and names, skip what stands behind a ']' and take an indented key for
- * part of the value above. Its process-wide settings are left alone. What this adds:
+ * of a line, or from " ;" behind a value. This file checks each line before it gives the line to inih. On
+ * its own, inih would cut long lines and names, skip text behind a ']', and take an indented key for part
+ * of the value above. Its process-wide settings are not changed. This file adds:
  *
- * - Lines may be indented. A value that ends in a comma goes on in the next line if that one is indented:
- *   how a list that is too long for one line is written. (The two are joined by a blank.)
- * - " #" inside a value is refused: it was meant as a comment more often than not.
+ * - Lines may be indented. A value that ends in a comma continues in the next line if that line is
+ *   indented, so a long list can have several lines. (They are joined by a blank.)
+ * - " #" inside a value is refused, because it was mostly meant as a comment.
  * - A key may be given once per section; a section may be continued further down.
- * - CR LF, a byte order mark and a last line without its end are fine; NUL and other control characters
- *   are errors, as is whatever is neither section nor key: with file and line.
+ * - CR LF, a byte order mark and a last line without a newline are allowed. NUL and other control
+ *   characters are errors, and so is a line that is neither a section nor a key. The message names file
+ *   and line.
  *
  * Knows neither schemas nor what a value means. */
 #include "config/config_internal.h"
@@ -128,7 +129,7 @@ static bool row_id(const char *section, const char *key, char *id, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
-/* Allocates nothing: "not there" must not come from a lack of memory. */
+/* Allocates nothing, so that a lack of memory cannot look like a missing row. */
 struct row *config_find_row(const struct config *config, const char *section, const char *key)
 {
     struct row *row = NULL;
@@ -342,7 +343,7 @@ static void continue_row(struct reader *r, const struct line *line)
         r->open = NULL;
 }
 
-/* Deals with the lines that are not inih's; true: this one is. */
+/* Handles the lines that inih need not see. True: inih has to see this one. */
 static bool is_for_inih(struct reader *r, const struct line *line)
 {
     if (line->length == 0) {
@@ -361,8 +362,8 @@ static bool is_for_inih(struct reader *r, const struct line *line)
     return true;
 }
 
-/* The ini_reader, as fgets. What inih need not see reaches it as an empty line, so that its count of lines
- * is this one's. */
+/* The ini_reader, which works like fgets(). inih gets an empty line for each line that it need not see, so
+ * that it counts the lines as we do. */
 static char *read_line(char *buffer, int size, void *context)
 {
     struct reader *r = context;
@@ -413,7 +414,7 @@ static int take_value(void *context, const char *section, const char *key, const
 {
     struct reader *r = context;
 
-    (void)section; /* begin_section knows it */
+    (void)section; /* begin_section has set it */
     if (key == NULL || text == NULL) {
         line_failed(r, "expected \"[section]\" or \"key = value\"");
         return 0;

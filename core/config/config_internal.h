@@ -1,5 +1,5 @@
-/* config_internal.h - what a config is made of, for the files that make it: config.c (where it comes
- * from), config_file.c (the text of a file), config_values.c (values by a schema). Nobody else's. */
+/* config_internal.h - what a config consists of. Only for the files that make it: config.c (where it
+ * comes from), config_file.c (the text of a file), config_values.c (values by a schema), and so on. */
 #ifndef MORTISE_CORE_CONFIG_INTERNAL_H
 #define MORTISE_CORE_CONFIG_INTERNAL_H
 
@@ -37,7 +37,7 @@ struct config {
     enum config_origin origin;
     char *source; /* of config_source() */
     char *driver;
-    bool driver_is_default; /* nobody named it */
+    bool driver_is_default; /* the config names no driver */
     bool section_named;     /* FILE#SECTION: driver is the section */
     char *file_module_path, *environment_module_path;
     uid_t file_owner; /* FROM_FILE */
@@ -61,14 +61,14 @@ const char *did_you_mean(const char *nearest, char *buffer, size_t size);
 /* ---- config_file.c ----------------------------------------------------------------------------- */
 
 struct file {
-    char *text; /* NUL-terminated; not by its own bytes alone */
+    char *text; /* NUL-terminated; may contain NULs too */
     size_t size;
     uid_t owner;
     mode_t mode; /* with its type */
 };
 
-/* Reads all of a file, to FILE_SIZE_MAX. Else false, with the reason in words (empty: out of memory), and
- * *missing set if there is none of that name. */
+/* Reads a whole file, up to FILE_SIZE_MAX bytes. False: `reason` says why (empty: out of memory), and
+ * *missing is set if there is no such file. */
 bool file_read(const char *path, struct file *file, char *reason, size_t size, bool *missing);
 void file_free(struct file *file);
 /* The text of a file as sections and rows of *config, whose source is set. */
@@ -80,7 +80,7 @@ struct row *config_find_row(const struct config *config, const char *section, co
 
 /* ---- config_values.c --------------------------------------------------------------------------- */
 
-/* A section's values in the making. */
+/* The values of a section while they are being read. */
 struct filling {
     struct config *config;
     const char *section;
@@ -93,7 +93,7 @@ struct filling {
 
 /* A value as it was given. */
 struct given {
-    const char *key; /* with "_file", if so */
+    const char *key; /* with "_file", if it was given so */
     const char *text;
     size_t line;
     bool file;   /* text is a path */
@@ -104,7 +104,7 @@ struct given {
     config_failed((f)->config, (given_)->line,                                                     \
                   (f)->config->origin == FROM_URL ? NULL : (f)->section, (f)->error, __VA_ARGS__)
 
-/* Frees a text that may be a secret; NULL is nothing. */
+/* Overwrites and frees a text that may be a secret; NULL is allowed. */
 void text_wipe(const char *text);
 /* The row for a key, or `count`; *file: the key is KEY_file. */
 size_t config_find_option(const mortise_option *schema, size_t count, const char *key, bool *file);
@@ -116,7 +116,7 @@ mortise_status config_give(struct filling *filling, size_t index, const struct g
 mortise_status config_fill_from_url(struct filling *filling);
 /* text with ${NAME} and $$ replaced, for free(); NULL with the reason, empty if out of memory. */
 char *config_expand(const char *text, char *reason, size_t size);
-/* CONFIG if `section` is not in the file, but one that may be a slip of the pen for it. */
+/* Returns CONFIG if `section` is not in the file, but a section is that may be a misspelling of it. */
 mortise_status config_check_section(const struct config *config, const char *section,
                                     mortise_error *error);
 

@@ -87,7 +87,8 @@ static bool has_place(const struct config *config, const char *section)
     return given;
 }
 
-/* Whether `text` is a section of the default driver that has no place: it takes its own, which depends on the environment. */
+/* Whether `text` is a section of the default driver that sets no place: the driver then has a default, which depends on the
+ * environment. */
 static bool lacks_place(const struct config *config, const char *text)
 {
     size_t length = strlen(MORTISE_DEFAULT_DRIVER);
@@ -95,8 +96,8 @@ static bool lacks_place(const struct config *config, const char *text)
            (text[length] == '\0' || text[length] == ':') && !has_place(config, text);
 }
 
-/* Whether that section may be in the stack. A plugin names what is below it by the whole of a value; which of its values that
- * is, only the plugin knows. */
+/* Whether such a section may be in the stack. A plugin names the section below it by the whole text of a value, but only the
+ * plugin knows which of its values that is. */
 static bool may_lack_place(const struct config *config)
 {
     bool lacks = lacks_place(config, config->driver);
@@ -127,7 +128,7 @@ uint64_t config_print(const struct config *config)
     hash = add_text(hash, config->url.raw_base);
     for (size_t i = 0; i < config->url.item_count; i++)
         hash = add_text(hash, config->url.items[i].raw);
-    if (geteuid() != 0 && may_lack_place(config)) { /* that of root does not depend on them */
+    if (geteuid() != 0 && may_lack_place(config)) { /* root's default place does not depend on them */
         hash = add_text(hash, secure_getenv("XDG_STATE_HOME"));
         hash = add_text(hash, secure_getenv("HOME"));
     }

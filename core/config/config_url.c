@@ -1,10 +1,10 @@
 /* config_url.c - the parts of a URL as values: which schema row takes what.
  *
- * Rows with URL flags take their part, the query's keys go to the rows of that name: first those of the
- * core's own section, then those of the driver, whom the scheme names. Rows that are no text get the path
- * without its leading '/' ("/3" is the number 3), and a part that is empty then is not given. A part that
+ * Rows with URL flags take their part. Query keys go to the rows of that name: first those of the core's
+ * own section, then those of the driver, which the scheme names. A row that is not TEXT gets the path
+ * without its leading '/' ("/3" is the number 3); if nothing is left, the value is not given. A part that
  * no row takes is an error, and so is a query key that neither schema knows, unless a row takes the URL
- * as a whole. Knows no module: schemas are handed in. */
+ * as a whole. Knows no module: the caller passes the schemas. */
 #include "config/config_internal.h"
 
 #include "base/status.h"
@@ -38,7 +38,7 @@ static const char *url_part(const struct url *url, uint32_t part)
     }
 }
 
-/* Whether the driver would look for a server by itself: nothing has named one. */
+/* Whether no server was named, so that the driver would use its default. */
 static bool lacks_host(const struct filling *f)
 {
     for (size_t i = 0; i < f->count; i++)
@@ -48,7 +48,7 @@ static bool lacks_host(const struct filling *f)
     return false;
 }
 
-/* "etcd:db1" means a host, not a path on this one. */
+/* "etcd:db1" means a host, and not a path on this host. */
 static bool is_lost_host(const struct filling *f, uint32_t part, const char *text)
 {
     return part == MORTISE_OPTION_URL_PATH && text[0] != '/' && text[0] != '\0' && lacks_host(f);
@@ -121,7 +121,8 @@ static mortise_status give_whole(struct filling *f)
     return MORTISE_OK;
 }
 
-/* What a URL may not set: its scheme is the driver, and modules come from where a file says (R11). */
+/* Refuses the keys that a URL may not set: its scheme is the driver, and only a file may say where
+ * modules are (R11). */
 static mortise_status check_core_key(const struct filling *f, size_t index)
 {
     const struct given here = {0};
@@ -154,7 +155,7 @@ static mortise_status give_items(struct filling *f)
             if (status == MORTISE_OK)
                 status = config_give(f, index, &given);
         } else if (is_core_key(item->key)) {
-            item->known = true; /* whether or not they were asked for before */
+            item->known = true; /* whether or not that section was read before */
         } else if (item->near == NULL) {
             const char *nearest = config_nearest_key(f->schema, f->count, item->key);
             item->near = nearest == NULL ? NULL : strdup(nearest);
@@ -169,7 +170,7 @@ mortise_status config_fill_from_url(struct filling *f)
     bool core = f->schema == core_options;
 
     if (!core && strcmp(f->section, f->config->driver) != 0)
-        return MORTISE_OK; /* another module: all at its defaults */
+        return MORTISE_OK; /* another module: it gets its defaults */
     mortise_status status = give_items(f);
     if (status == MORTISE_OK && core)
         return config_give(f, CORE_DRIVER, &scheme);

@@ -1,13 +1,13 @@
 /* config_values.c - what was given for one section, as typed values by a schema.
  *
  * In a value of a file (and in a default) ${NAME} stands for an environment variable, which must be set,
- * and $$ for a dollar; any other '$' stands for itself. In a URL nothing is replaced. Beside a secret KEY
- * stands KEY_file, an absolute path: the value is the first line of that file, which not everybody may
- * write. A secret's value is in no message; of a value that came from the environment, a message shows the
- * ${NAME}. (The name of a module or a section is shown as it was looked for; see config_no_section().)
+ * and $$ for a dollar; any other '$' stands for itself. In a URL nothing is replaced. A secret KEY can also be
+ * given as KEY_file, an absolute path: the value is the first line of that file, which must not be writable
+ * for everybody. No message has the value of a secret. If a value came from the environment, a message shows
+ * the ${NAME}. (The name of a module or a section is shown as it was looked for; see config_no_section().)
  *
- * The rows of a file are read here, the parts of a URL in config_url.c. Knows no module: schemas are
- * handed in. */
+ * The rows of a file are read here, the parts of a URL in config_url.c. Knows no module: the caller passes
+ * the schemas. */
 #include "config/config_internal.h"
 
 #include "base/status.h"
@@ -100,7 +100,8 @@ char *config_expand(const char *text, char *reason, size_t size)
 
 /* ---- KEY_file -------------------------------------------------------------------------------- */
 
-/* The first line of a file for a secret; NULL with the reason, empty if out of memory. *piped is set if it is a pipe. */
+/* Returns the first line of a file for a secret. NULL: `reason` says why (empty: out of memory). *piped is set if the
+ * file is a pipe. */
 static char *read_secret(const char *path, bool *piped, char *reason, size_t size)
 {
     struct file file;
@@ -116,7 +117,7 @@ static char *read_secret(const char *path, bool *piped, char *reason, size_t siz
         return NULL;
     *piped |= S_ISFIFO(file.mode);
     size_t length = strcspn(file.text, "\r\n");
-    /* who may read it is its owner's affair: orchestrators mount secrets readable for all in a container */
+    /* its owner decides who may read it: orchestrators mount secrets that all users of a container can read */
     if (S_ISREG(file.mode) && (file.mode & S_IWOTH) != 0)
         snprintf(reason, size, "can be written by every user: chmod o-w");
     else if (length == 0)
@@ -151,7 +152,7 @@ size_t config_find_option(const mortise_option *schema, size_t count, const char
     return count;
 }
 
-/* given->text as the value means it, for text_wipe(); NULL: *status says why. */
+/* Returns given->text with the file read or the variables replaced, for text_wipe(); NULL: *status says why. */
 static char *resolve(const struct filling *f, const struct given *given, mortise_status *status)
 {
     char reason[REASON_SIZE], quoted[QUOTED_SIZE];
@@ -174,7 +175,7 @@ static char *resolve(const struct filling *f, const struct given *given, mortise
     return secret;
 }
 
-/* What the value should be. */
+/* Reports a bad value, and says what was expected. */
 static mortise_status value_refused(const struct filling *f, const mortise_option *option,
                                     const struct given *given, const char *expected)
 {
@@ -220,7 +221,7 @@ mortise_status config_give(struct filling *f, size_t index, const struct given *
 
 /* ---- From a file ----------------------------------------------------------------------------- */
 
-/* The key of the schema that was meant, or NULL. */
+/* Returns the key of the schema that may have been meant, or NULL. */
 const char *config_nearest_key(const mortise_option *schema, size_t count, const char *key)
 {
     const char *nearest = NULL;

@@ -1,7 +1,7 @@
 /* core_options.c - the rows of the core's own config section, [mortise]. Data only.
  *
- * What they mean together (renew_every below ttl, the words of require, the sections of observe) is
- * checked by the client that is opened with them. */
+ * mortise_open() checks what depends on several of them, or on modules (renew_every below ttl, the
+ * words of require, the sections of observe). */
 #include "config/config.h"
 
 #ifndef MORTISE_DEFAULT_DRIVER
@@ -59,7 +59,7 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
         {.key = "unreachable_timeout",
          .type = MORTISE_OPTION_DURATION,
          .default_text = "10s",
-         .minimum = 100, /* with less, a backend over a network has no time to answer at all */
+         .minimum = 100, /* with less, a backend behind a network has no time to answer at all */
          .maximum = 24 * HOUR_MS,
          .help = "how long a call waits for an unreachable backend before it fails"},
     [CORE_CLOSE_TIMEOUT] = {.key = "close_timeout",

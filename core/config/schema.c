@@ -1,6 +1,6 @@
 /* schema.c - single values by their schema row: parsing, ranges in words, the nearest word.
  *
- * Pure functions of their arguments: no file, no environment, no memory of their own (but the block of
+ * Pure functions of their arguments: no file, no environment, no memory of their own (except the block of
  * option_infos). A value is parsed whole or not at all: trailing junk is an error.
  *
  * Beyond what driver.h says of a row: an INT or DURATION with minimum and maximum both 0 has no limits
@@ -21,7 +21,7 @@
 static const struct unit {
     const char *word;
     int64_t ms;
-    int64_t from_ms; /* used in words from here on: 24h, but 2d */
+    int64_t from_ms; /* messages use the unit from here on: 24h, but 2d */
 } units[] = {
     {"d", 86400000, 172800000},
     {"h", 3600000, 3600000},
@@ -109,7 +109,7 @@ static int64_t choice_index(const char *choices, const char *text)
     }
 }
 
-/* Without the choices that are accepted and not shown, which stand behind "||". */
+/* Returns the length without the choices behind "||", which are accepted but not shown. */
 static size_t shown_length(const char *choices)
 {
     const char *hidden = strstr(choices, "||");
@@ -340,7 +340,7 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* One row of the table of distances; above is the row before, above2 the one before that. */
+/* One row of the table of distances. above: the row before it; above2: the row before that one. */
 static void distance_row(const char *a, size_t i, const char *b, size_t b_len, size_t *row,
                          const size_t *above, const size_t *above2)
 {
@@ -353,8 +353,8 @@ static void distance_row(const char *a, size_t i, const char *b, size_t b_len, s
     }
 }
 
-/* Edit distance (a swap of neighbours counts one, upper and lower case are the same), or `limit` + 1 when
- * it is larger than `limit`. */
+/* Returns the edit distance (a swap of neighbours counts one, upper and lower case are the same), or
+ * `limit` + 1 if it is larger than `limit`. */
 static size_t word_distance(const char *a, const char *b, size_t limit)
 {
     size_t rows[3][WORD_MAX + 1];

@@ -1,7 +1,7 @@
-/* schema.h - what a schema row says in words, and whether a schema can be worked with.
+/* schema.h - a schema row in words, and whether a schema is valid.
  *
- * Beside the parsing of single values (declared in config.h), for messages, for mortise_modules() and for
- * the loader's check of a module's rows. Knows no file and no module. */
+ * For messages, for mortise_modules() and for the loader's check of a module's rows. (config.h declares
+ * the parsing of single values.) Knows no file and no module. */
 #ifndef MORTISE_CORE_SCHEMA_H
 #define MORTISE_CORE_SCHEMA_H
 
@@ -11,16 +11,16 @@
 #define DURATION_SIZE 32
 #define RANGE_SIZE 160
 
-/* The longest unit that says it exactly: "1500ms", "90s", "24h", "2d"; returns buffer. */
+/* Writes a duration in the longest unit that is exact: "1500ms", "90s", "24h", "2d"; returns buffer. */
 const char *duration_text(int64_t ms, char *buffer, size_t size);
 /* "text", "int", "bool", "duration", "choice"; NULL for an unknown type. */
 const char *option_type_word(mortise_option_type type);
-/* "50ms to 24h", "0 to 1000000", "stderr|none", "yes|no"; empty where anything goes; returns buffer. */
+/* "50ms to 24h", "0 to 1000000", "stderr|none", "yes|no"; empty if all values are allowed; returns buffer. */
 const char *option_range(const mortise_option *option, char *buffer, size_t size);
 /* The rows for mortise_modules(), in one block for free(). Texts of the schema are borrowed. NULL: out of
  * memory. */
 mortise_option_info *option_infos(const mortise_option *options, size_t count);
 /* Whether each row has a key of its own, a known type, choices where it needs them and a default that
- * parses. Else *problem says which has not. */
+ * parses. If not, *problem says which row is wrong. */
 bool schema_sound(const mortise_option *schema, size_t count, char *problem, size_t size);
 #endif

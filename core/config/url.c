@@ -1,10 +1,10 @@
 /* url.c - takes apart a URL that configures a client.
  *
- * Stricter than a browser, because a lock on the wrong server is worse than an error: what could be read
- * in two ways is refused. A raw '@' in a path and a raw '#' must be written %40 and %23 (the rest of a
- * password with an unescaped '/', '?' or '#' would be taken for a path, and shown); every host needs a
- * name, every port a number; a key may stand in the query once. User, password, path and the values of
- * the query are percent-decoded; '+' is a plus. Knows no schema. */
+ * Stricter than a browser, because a lock on the wrong server is worse than an error: a URL that could
+ * be read in two ways is refused. A '@' in a path and a '#' must be written %40 and %23. (If a password
+ * has an unescaped '/', '?' or '#', its rest would be taken for a path, and shown.) Every host needs a
+ * name, and every port a number; a key may be in the query only once. User, password, path and the
+ * values of the query are percent-decoded; '+' is a plus. Knows no schema. */
 #include "config/url.h"
 
 #include "base/status.h"
@@ -155,7 +155,7 @@ static mortise_status parse_user(const struct parsing *p, const char *text, size
     return status;
 }
 
-/* What stands between "//" and the path. */
+/* The part between "//" and the path. */
 static mortise_status parse_authority(const struct parsing *p, const char *text, size_t length)
 {
     const char *at = memrchr(text, '@', length);

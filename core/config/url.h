@@ -1,6 +1,6 @@
 /* url.h - a configuration in one line: scheme://user:password@authority/path?key=value&key=value.
  *
- * Takes such a URL apart. Knows no schema: which part means what, the driver's rows say. */
+ * Takes such a URL apart. Knows no schema: the driver's rows say which part means what. */
 #ifndef MORTISE_CORE_URL_H
 #define MORTISE_CORE_URL_H
 
@@ -10,13 +10,13 @@ struct url_item {
     char *raw; /* "key=value" as it was written */
     char *key;
     char *text;  /* decoded */
-    char *near;  /* the key that may have been meant, of the schemas asked so far; or NULL */
-    bool known;  /* some schema has it */
-    bool passed; /* the driver got it with the URL as a whole */
-    bool secret; /* a schema says that nobody may see it */
+    char *near;  /* the key, of the schemas read so far, that may have been meant; or NULL */
+    bool known;  /* a schema has the key */
+    bool passed; /* the driver got the key with the URL as a whole */
+    bool secret; /* a schema says that the value must not be shown */
 };
 
-/* Parts that are not there are NULL; decoded, but `authority` and the raw ones. */
+/* Missing parts are NULL. All are decoded, except `authority` and the raw ones. */
 struct url {
     char *scheme; /* in lower case */
     char *user, *password;
@@ -30,8 +30,8 @@ struct url {
 
 /* Whether `where` is a URL and not a path: a letter, then letters, digits, '+', '-' and '.', then ':'. */
 bool url_is(const char *where);
-/* Takes it apart. CONFIG: its message names no more of the URL than the scheme, since where the password
- * ends is unsure in what is malformed. NOMEM. On failure *url is empty. */
+/* Takes a URL apart. CONFIG: the message shows only the scheme, because it is unknown where the password ends in
+ * a malformed URL. NOMEM. On failure *url is empty. */
 mortise_status url_parse(const char *text, struct url *url, mortise_error *error);
 void url_free(struct url *url);
 
@@ -40,7 +40,7 @@ char *url_without_secrets(const struct url *url, bool (*shown)(const char *key))
 /* The URL as it was written, less the query keys that are known. For free(). */
 char *url_whole(const struct url *url);
 /* The URL as it was written, for another process of this user; for free(). NULL: it has a password, a secret query key, or
- * one that no schema knows. Ask after all schemas have seen it. */
+ * a query key that no schema knows. Call it after all schemas were read. */
 char *url_for_others(const struct url *url);
 
 #endif
