@@ -1,5 +1,6 @@
-/* clock.h - the one clock of the core: CLOCK_BOOTTIME in nanoseconds, which counts a suspended machine
- * (R1). Tests put a virtual clock in its place; nothing else of the core knows of it. */
+/* clock.h - the only clock of the core: CLOCK_BOOTTIME in nanoseconds, which also counts the time in
+ * which the machine is suspended (R1). Tests replace it by a virtual clock, which the rest of the core
+ * does not know. */
 #ifndef MORTISE_CORE_CLOCK_H
 #define MORTISE_CORE_CLOCK_H
 
@@ -11,7 +12,7 @@
 #define NS_PER_MS INT64_C(1000000)
 #define NS_PER_S INT64_C(1000000000)
 
-/* Nanoseconds that stand in for the clock, or -1 for the real one. For unit tests alone. */
+/* The virtual clock in nanoseconds, or -1 for the real clock. Only for unit tests. */
 extern _Atomic int64_t clock_virtual_ns;
 
 static inline int64_t clock_now(void)

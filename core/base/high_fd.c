@@ -15,8 +15,8 @@ static int move_up(int fd, unsigned turn)
     return fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD + (int)place(turn));
 }
 
-/* The kernel gives the lowest number that is free from there on: those that are not free are passed, too. But not those above all
- * of ours, where no turn begins. */
+/* The turn to which the number `high` belongs. The kernel gives the lowest free number from `turn` on, so taken numbers are
+ * skipped, and their turns too. A number above our range belongs to no turn. */
 static unsigned turn_of(int high, unsigned turn)
 {
     return high < HIGH_FD + HIGH_TURNS ? turn - place(turn) + (unsigned)(high - HIGH_FD) : turn;
@@ -24,12 +24,12 @@ static unsigned turn_of(int high, unsigned turn)
 
 int high_fd(int fd)
 {
-    static atomic_uint next; /* one for all kinds: two would come upon each other's numbers */
+    static atomic_uint next; /* one counter for all kinds: two would give the same numbers */
     if (fd < 0)
         return fd;
     unsigned turn = atomic_fetch_add(&next, 1), seen = turn + 1;
     int high = move_up(fd, turn);
-    if (high < 0) { /* the limit */
+    if (high < 0) { /* above the limit on numbers: begin with the lowest again */
         turn += HIGH_TURNS - place(turn);
         high = move_up(fd, turn);
     }

@@ -17,8 +17,8 @@
 #define LINE_MAX_BYTES 1536
 #define EXIT_PATIENCE_MS 1000 /* how long the end of the program waits for the last lines */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
-static pthread_cond_t written;                           /* some lines were; on CLOCK_MONOTONIC */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static pthread_cond_t written;                           /* lines were written; on CLOCK_MONOTONIC */
 static bool written_ready;
 static char buffers
     [2]
@@ -60,7 +60,7 @@ static bool call(int level, char *line, size_t length)
     function(level, line, data);
     inside = false;
     pthread_mutex_lock(&lock);
-    if (forks != before) { /* a child that was forked in the callback: the rest is its parent's */
+    if (forks != before) { /* a child that was forked in the callback: the rest belongs to its parent */
         pthread_mutex_unlock(&lock);
         pthread_exit(NULL);
     }
@@ -135,13 +135,13 @@ static void *log_main(void *argument)
     return NULL;
 }
 
-/* If no thread can be had, the lines wait for the next attempt. */
+/* If the system gives no thread, the lines wait for the next attempt. */
 static void start_locked(void)
 {
     pthread_t thread;
     pthread_attr_t detached;
     sigset_t all,
-        before; /* signals are for the application's threads; a closed pipe is no reason to end it */
+        before; /* signals are for the application's threads; a closed pipe must not end the application */
     if (!written_ready)
         make_cond_locked();
     if (runs || (used == 0 && dropped == 0))
@@ -190,7 +190,7 @@ bool log_inside(void)
 
 void mortise_on_log(mortise_log_callback function, void *user_data)
 {
-    int cancel_state; /* a thread that was canceled while it waits would keep the lock for ever */
+    int cancel_state; /* a thread that was canceled while it waits would keep the lock forever */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&lock);
     if (!written_ready)
@@ -203,8 +203,8 @@ void mortise_on_log(mortise_log_callback function, void *user_data)
     pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* No thread can be had: what stderr takes at once. A pipe that is ready takes a line whole. A callback that the application
- * set does not run on a thread that may hold locks. */
+/* The system gives no thread: writes what stderr takes at once. A pipe that is ready takes a whole line. The application's
+ * callback is not called here, because this thread may hold locks. */
 static void put_at_once_locked(void)
 {
     if (callback != NULL)
@@ -246,7 +246,7 @@ void log_flush(int64_t patience_ms)
     pthread_setcancelstate(cancel_state, NULL);
 }
 
-/* The program ends by exit(), or returns from main: its last lines still come out. */
+/* If the program ends by exit(), or returns from main, its last lines are still written. */
 __attribute__((destructor)) static void flush_at_exit(void)
 {
     log_flush(EXIT_PATIENCE_MS);

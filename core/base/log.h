@@ -1,7 +1,7 @@
 /* log.h - lines for stderr or for mortise_on_log(), written by a thread of their own.
  *
- * Nobody who logs ever waits for the reader: a full pipe, a stopped terminal or a slow callback would otherwise stop the
- * thread that carries renewals. Lines wait in a buffer of fixed size. If it is full, further lines are dropped and
+ * A thread that logs never waits for the reader: otherwise a full pipe, a stopped terminal or a slow callback would stop
+ * the thread that sends renewals. Lines wait in a buffer of fixed size. If it is full, further lines are dropped and
  * counted, and the count is written as soon as the reader takes lines again. One buffer and one thread for the process;
  * the thread exists while there is something to write. Knows nothing else of the core. */
 #ifndef MORTISE_CORE_LOG_H

@@ -69,7 +69,7 @@ void *slab_find(struct slab *slab, const void *handle)
     return chunk == NULL ? NULL : slot_at(slab, chunk, index);
 }
 
-/* If another thread held a table's lock during a fork, the lock would stay taken in the child for ever. */
+/* If another thread held a table's lock during a fork, the lock would stay taken in the child forever. */
 static void before_fork(void)
 {
     for (struct slab *const *each = guarded; *each != NULL; each++)

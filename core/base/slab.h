@@ -1,9 +1,9 @@
 /* slab.h - handles that can be recognised after their end.
  *
- * A handle is not an address but (generation, index) in a table whose memory is never given back to
- * the system: so a second release, a use after close or a look at a lease that another thread just
- * released is told apart from a live one, without a lock and without touching freed memory. The table
- * grows to the peak of what was live at once. Knows nothing of clients and leases. */
+ * A handle is not an address but (generation, index) in a table whose memory is never returned to the
+ * system. So a second release, a use after close, or a use of a lease that another thread has just
+ * released is recognised, without a lock and without touching freed memory. The table grows to the
+ * largest number of handles that were live at once. Knows nothing of clients and leases. */
 #ifndef MORTISE_CORE_SLAB_H
 #define MORTISE_CORE_SLAB_H
 
@@ -20,7 +20,7 @@ struct slot {
     _Atomic uint32_t generation; /* odd: the handle with this generation is live */
     uint32_t index;
     _Atomic uint32_t
-        epoch; /* fork_epoch at the taking: another one means that this process is a child */
+        epoch; /* fork_epoch when the slot was taken: if it differs, this process is a child */
     struct slot *next_free;
 };
 
@@ -41,16 +41,16 @@ struct slab {
     struct slab name = {                                                                           \
         .size = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER, .chunks = &name##_chunks}
 
-/* Counts the forks that led to this process: what was made before the last one is the parent's (R8). */
+/* Counts the forks that led to this process. Everything made before the last fork belongs to the parent (R8). */
 extern _Atomic uint32_t fork_epoch;
 
-/* A slot with a live handle, or NULL. Fresh ones are zero behind the head; used ones are as they were
+/* Returns a slot with a live handle, or NULL. A fresh slot is zero behind the head; a used one is as it was
  * left. */
 void *slab_take(struct slab *slab);
 /* Gives a slot back whose handle is spent. */
 void slab_give(struct slab *slab, struct slot *slot);
 
-/* The slot of a handle, live or not: compare with slot_is() after each look at it. NULL: no handle. */
+/* Returns the slot of a handle, live or not: call slot_is() each time after reading from it. NULL: no handle. */
 void *slab_find(struct slab *slab, const void *handle);
 
 static inline void *slot_handle(const struct slot *slot)

@@ -9,7 +9,7 @@
 /* Fills *error (may be NULL) and returns status: `return failed(error, MORTISE_INVALID, "…", …)`. */
 mortise_status failed(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with everything: driver (may be NULL), native code, retryable. */
+/* The same with all fields: driver (may be NULL), native code, retryable. */
 mortise_status failed_with(mortise_error *error, mortise_status status, const char *driver,
                            int32_t native, bool retryable, const char *format, va_list arguments)
     __attribute__((format(printf, 6, 0)));
@@ -24,7 +24,7 @@ const char *quote_name(const char *name, size_t name_len, char *buffer, size_t s
  * change the direction of the text become question marks. */
 void make_one_line(char *text);
 
-/* Text that a module did not terminate ends with its field. */
+/* Terminates the texts, in case a module did not. */
 void info_terminate(mortise_info *info);
 
 #endif

@@ -48,7 +48,7 @@ void wakeup_forget(struct wakeup *wakeup)
     *wakeup = WAKEUP_CLOSED;
 }
 
-/* An eventfd that was closed is no longer in the set, and its number is not ours. */
+/* If the eventfd was closed, it is no longer in the set, and its number is not ours. */
 static void set(struct wakeup *wakeup, bool raised)
 {
     if (wakeup->epoll < 0 || wakeup->raised == raised)

@@ -1,9 +1,9 @@
 /* wakeup.h - an epoll set, and an event of it that is raised and lowered without a write.
  *
- * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
- * event is no write to a descriptor, which may be a file of the application by now: an eventfd is always writable, and the epoll
- * set is asked to report that, or not to. And both have high numbers (high_fd.h): if an epoll set of the application has the one
- * number, and a descriptor in it the other, nothing shows that they are not ours. */
+ * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So nothing
+ * is written to raise the event: the descriptor may be a file of the application by now. Instead, the eventfd is always
+ * writable, and the epoll set is told to report that, or not to. Both have high numbers (high_fd.h): if an epoll set of the
+ * application had the one number, and a descriptor in that set had the other, nothing would show that they are not ours. */
 #ifndef MORTISE_CORE_BASE_WAKEUP_H
 #define MORTISE_CORE_BASE_WAKEUP_H
 
@@ -19,7 +19,7 @@ struct wakeup {
 /* False: the system gives no descriptors. */
 bool wakeup_open(struct wakeup *wakeup);
 void wakeup_close(struct wakeup *wakeup);
-/* Its numbers may be another's: nothing is closed. */
+/* Closes nothing, because the numbers may belong to other descriptors by now. */
 void wakeup_forget(struct wakeup *wakeup);
 /* Wakes a thread in epoll_wait(), and each later one until the event is lowered. If the eventfd is gone, another one is made. */
 void wakeup_raise(struct wakeup *wakeup);
