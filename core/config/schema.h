@@ -15,7 +15,7 @@
 const char *duration_text(int64_t ms, char *buffer, size_t size);
 /* "text", "int", "bool", "duration", "choice"; NULL for an unknown type. */
 const char *option_type_word(mortise_option_type type);
-/* "50ms to 24h", "0 to 1000000", "stderr|none", "yes|no"; empty if all values are allowed; returns buffer. */
+/* "50ms to 24h", "0 to 1000000", "stderr|none", "yes|no"; empty: no limits; returns buffer. */
 const char *option_range(const mortise_option *option, char *buffer, size_t size);
 /* The rows for mortise_modules(), in one block for free(). Texts of the schema are borrowed. NULL: out of
  * memory. */

@@ -162,8 +162,7 @@ static bool is_above_library(const char *folder)
            (own.path[length] == '/' || strcmp(real, "/") == 0);
 }
 
-/* With an access control list, the group's bits only say what the users in the list may do at most. If it is unknown
- * whether there is a list, assume one. */
+/* With an access control list, the group's bits say only what its users may do at most. Unknown: assume a list. */
 static bool has_acl(const char *folder)
 {
     return getxattr(folder, "system.posix_acl_access", NULL, 0) >= 0 ||
