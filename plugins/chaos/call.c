@@ -1,5 +1,5 @@
-/* call.c - a request that is held here, or whose answer is: found by the core's op, copied with all it points to,
- * and kept in a heap by when it goes on. */
+/* call.c - a request that is held here, or whose answer is held: found by the core's op, copied with everything
+ * that it points to, and kept in a heap by the time at which it goes on. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void set(struct chaos *chaos, size_t place, struct call *call)
     call->place = place;
 }
 
-/* Puts the call where it belongs, from a free place on. */
+/* Puts the call into its place in the heap, beginning at a free place. */
 static void sift(struct chaos *chaos, size_t place, struct call *call)
 {
     while (place > 1 && before(call, chaos->heap[place / 2 - 1])) {
@@ -61,7 +61,7 @@ struct call *call_first(const struct chaos *chaos)
     return chaos->heap_count > 0 ? chaos->heap[0] : NULL;
 }
 
-/* Room for one more, so that scheduling never fails. */
+/* Reserves room for one more call, so that scheduling never fails. */
 static bool reserve(struct chaos *chaos)
 {
     size_t calls = HASH_COUNT(chaos->calls) + 1;

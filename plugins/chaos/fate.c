@@ -1,13 +1,13 @@
-/* fate.c - what becomes of a request, drawn from the seed: a number for each request that depends on the seed, its
- * kind, its name and how many of that kind and name came before, and on nothing else. */
+/* fate.c - decides what happens to a request. It draws a number for each request, which depends only on the seed,
+ * the request's kind, its name, and how many requests of that kind and name came before. */
 #include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define NEWS_KIND 31 /* news are drawn for like requests */
+#define NEWS_KIND 31 /* a number is drawn for news, as for a request */
 
-/* Each further number of one draw: splitmix64. */
+/* The next number of one draw: splitmix64. */
 static uint64_t next(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -37,7 +37,7 @@ static int64_t number(const struct chaos *chaos, enum option option)
     return chaos->values[option].number;
 }
 
-/* From 0 to the option's value. */
+/* A time from 0 to the option's value. */
 static int64_t some_ns(const struct chaos *chaos, enum option option, uint64_t *state)
 {
     int64_t ns = number(chaos, option) * NS_PER_MS;
@@ -50,7 +50,8 @@ static bool changes_something(const mortise_op *op)
            op->kind == MORTISE_OP_RELEASE || op->kind == MORTISE_OP_WRITE;
 }
 
-/* Of a thousand: the first so many are refused, the next lose their request, and so on. */
+/* Draws a number below a thousand: the lowest ones mean that the request is refused, the next ones that it is
+ * lost, and so on. */
 static enum fault draw_fault(const struct chaos *chaos, const mortise_op *op, uint64_t *state)
 {
     static const enum option shares[] = {[FAULT_REFUSE] = OPTION_REFUSE,

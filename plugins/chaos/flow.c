@@ -84,7 +84,7 @@ void flow_unwatch(struct chaos *chaos, const char *name, size_t name_len)
     below_unwatch(chaos, name, name_len);
 }
 
-/* The core will not hear that it was BUSY. If that put the caller among the waiters, it leaves them. */
+/* The core has canceled this acquire. If its BUSY put the caller on the list of waiters below, takes the caller off it. */
 static void leave_waiters(struct chaos *chaos, const struct call *call)
 {
     const mortise_op *op = &call->op;
@@ -106,7 +106,7 @@ static void fail(struct chaos *chaos, mortise_op *op, mortise_status status, con
                       chaos->host->quote(op->name, op->name_len, name, sizeof(name)), what);
 }
 
-/* Of what was sent, or may have been: it counts from now if it was not sent before. */
+/* Fails an op that was sent, or may have been sent. If it was not sent before, its first sending is now. */
 static void fail_unsure(struct chaos *chaos, mortise_op *op, const char *what)
 {
     if (op->first_sent_ns == 0)
@@ -154,7 +154,7 @@ void call_answered(mortise_op *op)
 {
     struct call *call = (struct call *)op;
     struct chaos *chaos = call->chaos;
-    if (call->upper == NULL) { /* a ghost: nobody hears of it */
+    if (call->upper == NULL) { /* a ghost: nobody waits for its answer */
         DL_DELETE2(chaos->ghosts, call, previous_ghost, next_ghost);
         call_free(call);
         return;
@@ -171,7 +171,7 @@ void call_answered(mortise_op *op)
 
 /* ---- requests ----------------------------------------------------------------------------------- */
 
-/* It is sent in any case, but nobody will hear of it. */
+/* Makes a ghost: it will be sent in any case, but nobody waits for its answer. */
 static bool haunt(struct chaos *chaos, mortise_op *op, struct fate fate)
 {
     struct call *ghost = call_make(chaos, op, fate, true);
@@ -188,7 +188,7 @@ static bool haunt(struct chaos *chaos, mortise_op *op, struct fate fate)
     return true;
 }
 
-/* True: it is dealt with, and will not be passed on (now). */
+/* True: the request is failed or held here, so the caller must not pass it on. */
 static bool waylay(struct chaos *chaos, mortise_op *op, struct fate fate, int64_t now_ns)
 {
     if (fate.fault == FAULT_REFUSE) {
@@ -201,13 +201,13 @@ static bool waylay(struct chaos *chaos, mortise_op *op, struct fate fate, int64_
     }
     if (fate.fault == FAULT_GHOST)
         return haunt(chaos, op, fate);
-    bool listing = op->emitted != NULL; /* its results come by its op */
+    bool listing = op->emitted != NULL; /* its results need the core's op, so it is not copied */
     bool release = op->kind == MORTISE_OP_RELEASE && chaos->ghosts != NULL;
     bool copied = !listing && (fate.fault == FAULT_LOSE_REPLY || fate.reply_delay_ns > 0 ||
                                chaos->pauses || release);
     int64_t due_ns = now_ns + fate.delay_ns;
     if (due_ns < chaos->last_due_ns)
-        due_ns = chaos->last_due_ns; /* not before those that came before */
+        due_ns = chaos->last_due_ns; /* not before earlier requests */
     if (!copied && due_ns <= now_ns && fate_pause_end(chaos, now_ns) == 0)
         return false;
     struct call *call = call_make(chaos, op, fate, copied);
@@ -218,20 +218,20 @@ static bool waylay(struct chaos *chaos, mortise_op *op, struct fate fate, int64_
     return true;
 }
 
-/* A request whose time has come: the op that goes below. */
+/* A request is due: returns the op that goes below. */
 static mortise_op *send_off(struct call *call)
 {
     mortise_op *op = call->copied ? &call->op : call->upper;
     if (call->copied) {
         call->stage = BELOW;
-        /* as of now: a ghost that comes after it may be gone when it is answered */
+        /* decided now: a ghost that arrives after this release may be gone when the release is answered */
         call->haunted = op->kind == MORTISE_OP_RELEASE && haunted(call->chaos, &op->grant);
     } else
         call_free(call);
     return op;
 }
 
-/* What is due goes on, requests that are due together as one batch. */
+/* Passes on everything that is due; requests that are due together go as one batch. */
 static void run_due(struct chaos *chaos, int64_t now_ns)
 {
     mortise_op *batch[BATCH];
@@ -256,7 +256,7 @@ void flow_start(struct chaos *chaos, mortise_op **ops, size_t n)
 {
     int64_t now_ns = now(chaos);
     bool paused = fate_pause_end(chaos, now_ns) != 0;
-    size_t first = 0, passed = 0; /* those from first to passed go on as they are */
+    size_t first = 0, passed = 0; /* the ops from `first` to `passed` are passed on unchanged */
     if (!paused)
         run_due(chaos, now_ns);
     for (size_t i = 0; i < n; i++) {
@@ -297,7 +297,7 @@ int64_t flow_due(const struct chaos *chaos)
 
 /* ---- cancel, news, the end ------------------------------------------------------------------------ */
 
-/* What the module below has completed is its no more. */
+/* Cancels a copy below, unless the module below has completed it: then it does not belong to that module any more. */
 static void below_cancel(struct chaos *chaos, struct call *call)
 {
     if (call->stage == BELOW && call->op.status == NOT_COMPLETED)
@@ -317,7 +317,7 @@ void flow_cancel(struct chaos *chaos, mortise_op *op)
     } else if (call->stage == ANSWERED) {
         call_unschedule(call);
         give_answer(call);
-    } else { /* not sent; only an earlier try can have been */
+    } else { /* this request was not sent; but an earlier try may have been */
         bool unsure = op->kind == MORTISE_OP_ACQUIRE && (op->flags & MORTISE_OP_REPEAT) != 0;
         call_free(call);
         chaos->host->complete(chaos->host, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
@@ -334,7 +334,7 @@ void flow_news(struct chaos *chaos, const char *name, size_t name_len)
         chaos->host->news(chaos->host, name, name_len);
 }
 
-/* A request below waits for its turn. If it is a copy, the core knows only what it was made of; nobody hears of a ghost. */
+/* A request below waits for its turn. If it is a copy, the core knows only the original op; a ghost is not reported. */
 void flow_waiting(struct chaos *chaos, mortise_op *op)
 {
     const struct call *call = op->done == call_answered ? (struct call *)op : NULL;
@@ -343,7 +343,7 @@ void flow_waiting(struct chaos *chaos, mortise_op *op)
         chaos->host->waiting(chaos->host, upper);
 }
 
-/* Nobody waits for anything any more; what is below must not come back to what is freed. */
+/* No op of the core is left. Cancels the ghosts below, because their answers must not reach freed memory. */
 void flow_end(struct chaos *chaos)
 {
     struct call *call, *next;

@@ -2,7 +2,7 @@
  *
  *   module.c   the module's table and options; opens and closes an instance
  *   fate.c     what becomes of a request: drawn from the seed; and the pauses
- *   call.c     a request that is held, or whose answer is: its copy, and the heap of due times
+ *   call.c     a request that is held, or whose answer is held: its copy, and the heap of due times
  *   flow.c     requests down, answers up
  *
  * The way of a request, and where it may be waylaid:
@@ -13,28 +13,28 @@
  *              │ lost reply:   executed, INDETERMINATE
  *              └ ghost:        INDETERMINATE at once, executed later: like what a dead connection still holds
  *
- * A request that nothing is to happen to is passed on as it is: the op itself, which the module below completes.
- * One that is only late waits here and is then passed on itself. Where the answer is to be changed or held, a
- * copy is passed on, with texts and room of its own, since the core's op may be gone before it is answered.
+ * A request to which nothing happens is passed on unchanged: the module below completes the core's op itself.
+ * A request that is only delayed waits here, and then the core's op is passed on. If the answer is to be changed or
+ * held, a copy is passed on, with texts and room of its own, because the core's op may be gone before the answer.
  *
- * What it keeps to, so that what the core promises stays true on it:
+ * Rules that keep the promises of the core true:
  *
- *   Order: requests reach the module below in the order of their coming (a release that nobody waited for is
- *   before the next acquire), however long each is late.
- *   A cancellation is answered promptly, in a pause too: what waits here was not sent (CANCELED, but INDETERMINATE
- *   for a repeat, whose first try may have been executed); what is below is canceled there; an answer that is
- *   held back is given. Was that BUSY, the module below may have put the caller on a list of waiters, whom the core,
- *   which never heard of it, will not take off it: done here, by watching and ceasing to.
+ *   Order: requests reach the module below in the order in which they came, however late each is. (For example, a
+ *   release that no caller waits for arrives before the next acquire.)
+ *   A cancellation is answered promptly, also in a pause. A request that waits here was not sent: CANCELED, but
+ *   INDETERMINATE for a repeat, whose first try may have been executed. A request below is canceled there. An answer
+ *   that is held here is given. If that answer is BUSY, the module below may have put the caller on a list of waiters.
+ *   The core has given up that caller and will not take it off the list, so the plugin does, by a watch and an unwatch.
  *   A release is not `sure` while a ghost of its acquire is on its way. A ghost does not queue: it tries.
- *   INDETERMINATE is said of what changes something; what only looks is UNREACHABLE.
- *   What is late, refused or lost here was late, refused or lost for the core: deadlines count from before the
- *   request left here, never from its arrival.
+ *   Only requests that change something get INDETERMINATE; those that only look get UNREACHABLE.
+ *   To the core, a request that is late, refused or lost here was late, refused or lost: deadlines count from before
+ *   the request left this plugin, never from its arrival.
  *
  *   The client closes: ghosts that have not arrived never do; those below are canceled there.
- *   Out of memory: the request is passed on untouched.
+ *   Out of memory: the request is passed on unchanged.
  *
  * Reproducible: what happens to the n-th request of a kind for a name depends on the seed, the kind, the name and n, not
- * on other names, threads or the time; when pauses come, on the seed and the time since the opening. */
+ * on other names, threads or the time. The times of pauses depend on the seed and the time since the opening. */
 #ifndef MORTISE_CHAOS_INTERNAL_H
 #define MORTISE_CHAOS_INTERNAL_H
 
@@ -44,7 +44,7 @@
 #include <uthash.h>
 
 #define NS_PER_MS INT64_C(1000000)
-#define COUNTERS 65536 /* of requests by kind and name; names that meet in one share it */
+#define COUNTERS 65536 /* of requests by kind and name; several names may share one */
 #define BATCH 64
 
 enum option {
@@ -73,7 +73,7 @@ struct fate {
     int64_t delay_ns, reply_delay_ns;
 };
 
-#define NOT_COMPLETED ((mortise_status)1) /* of a copy; host->complete sets another */
+#define NOT_COMPLETED ((mortise_status)1) /* the status of a copy until host->complete sets another */
 
 enum stage {
     WAITING,  /* here, in the heap */
@@ -82,18 +82,18 @@ enum stage {
 };
 
 struct call {
-    mortise_op op;     /* first: the copy. Its texts and room stand behind the struct */
-    mortise_op *upper; /* the core's; NULL: nobody waits (a ghost, or it was answered) */
+    mortise_op op;     /* first: the copy. Its texts and room are behind the struct */
+    mortise_op *upper; /* the core's op; NULL: nobody waits (a ghost, or the op was answered) */
     UT_hash_handle hh; /* by upper */
     struct chaos *chaos;
     struct call *next_ghost, *previous_ghost;
     struct fate fate;
     enum stage stage;
-    bool copied;   /* the copy goes below, not the upper itself */
+    bool copied;   /* the copy goes below, not the core's op itself */
     bool canceled; /* its answer is wanted at once */
-    bool haunted;  /* a release whose acquire may come after it */
+    bool haunted;  /* a release: a ghost of its acquire may arrive after it */
     int64_t due_ns;
-    uint64_t sequence; /* what is due at one instant goes in order */
+    uint64_t sequence; /* orders calls that are due at the same instant */
     size_t place;      /* in the heap, from 1; 0: not in it */
     mortise_info info;
     mortise_error error; /* of the answer; message empty: none */
@@ -121,7 +121,7 @@ struct chaos {
     size_t heap_count, heap_capacity;
     bool missed_news; /* in a pause */
     struct watched *watched;
-    bool watched_unsure; /* some are not known, for want of memory */
+    bool watched_unsure; /* memory was short, so some watched names are unknown */
     uint32_t counters[COUNTERS];
 };
 
@@ -130,21 +130,23 @@ struct chaos {
 mortise_status fate_check(struct chaos *chaos, const char *section, mortise_error *error);
 struct fate fate_of(struct chaos *chaos, const mortise_op *op);
 bool fate_loses_news(struct chaos *chaos, const char *name, size_t name_len);
-/* The end of the pause that `now` is in; 0: it is in none. */
+/* Returns the end of the pause that is in force at now_ns; 0: there is none. */
 int64_t fate_pause_end(const struct chaos *chaos, int64_t now_ns);
 
 /* ---- call.c ---------------------------------------------------------------------------------------- */
 
-/* A call for the core's op; a copy of it where its answer is of interest, or it is to be a ghost. NULL: out of memory. */
+/* Makes a call for the core's op. copied: with a copy of the op, because the answer is needed here, or it becomes a
+ * ghost.
+ * NULL: out of memory. */
 struct call *call_make(struct chaos *chaos, mortise_op *upper, struct fate fate, bool copied);
 struct call *call_find(struct chaos *chaos, mortise_op *upper);
 void call_leave_upper(struct call *call); /* nobody waits for it any more */
 void call_free(struct call *call);
-/* Into the heap, which has room for every call; out of it. */
+/* Puts the call into the heap, which has room for every call; takes it out. */
 void call_schedule(struct call *call, int64_t due_ns);
 void call_unschedule(struct call *call);
-struct call *call_first(const struct chaos *chaos); /* the one due first; NULL */
-/* What the copy brought, into the core's op. */
+struct call *call_first(const struct chaos *chaos); /* the call that is due first, or NULL */
+/* Copies the answer from the copy to the core's op. */
 void call_copy_answer(struct call *call);
 
 /* ---- flow.c ---------------------------------------------------------------------------------------- */

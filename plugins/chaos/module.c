@@ -1,6 +1,6 @@
-/* module.c - the chaos plugin as a module: late, lost and refused requests, lost replies, requests that arrive when
- * nobody expects them any more, lost renewals and news, and pauses, over any driver, by a seed: for game days, and for
- * tests of what is written with Mortise and of Mortise itself. internal.h says what it keeps to. */
+/* module.c - the chaos plugin as a module: causes faults over any driver, by a seed: late, lost and refused requests,
+ * lost replies, requests that arrive when nobody expects them any more (ghosts), lost renewals and news, and pauses.
+ * It is for game days, and for tests of applications and of Mortise itself. internal.h has the rules that it keeps. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -104,7 +104,7 @@ static void chaos_cancel(void *ctx, mortise_op *op)
     flow_cancel(ctx, op);
 }
 
-/* In a pause nobody looks at what the module below would like to be told. */
+/* In a pause, the descriptors and due times of the module below are ignored. */
 static size_t chaos_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     const struct chaos *chaos = ctx;
