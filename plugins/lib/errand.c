@@ -1,4 +1,4 @@
-/* errand.c - a thread that may hang in a file system, and the wait for it: see errand.h. */
+/* errand.c - a thread that may hang in a file system, and the wait for its end: see errand.h. */
 #include "errand.h"
 
 #include <errno.h>
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* The wait consists of pieces, so that a process that was stopped meanwhile loses one piece, not the whole wait. */
+/* The wait consists of pieces. So a process that is stopped meanwhile loses one piece of the wait, and not all of
+ * it. */
 enum { PIECES = 10, PIECE_MS = ERRAND_PATIENCE_MS / PIECES };
 
 void errand_init(struct errand *errand, mortise_host *host)

@@ -266,8 +266,9 @@ const struct migrate_step *migrate_step_of(const struct migrate_register *from,
     return new && !both && !old ? &three_to_two : &two_to_one;
 }
 
-/* A `to` register that admits nobody was closed by a migration that goes on from there: no step of its own writes that. A `from`
- * register that admits nobody may be such a migration's last stage, or closed by a step back of the one whose `to` this is. */
+/* If a `to` register admits nobody, a migration that goes on from this side has closed it: no step of its own migration writes
+ * {}. If a `from` register admits nobody, its migration is at its last stage, or a step back of the migration whose `to` this
+ * side is has closed it. */
 bool migrate_other_is_in_the_way(enum migrate_side side, const struct migrate_register *own,
                                  const struct migrate_register *other)
 {

@@ -37,9 +37,10 @@
  * side, under the name of its own role. A migration needs at least one side with records. mortise_record_read() tells:
  * MORTISE_NOTSUP.
  *
- * Names follow the role of a side, not its server: the `to` of one migration may be the `from` of the next, when the first
- * one has come to its end. Such a side has the registers of both roles, one of each migration (protocol.h, 9). But if the other
- * side keeps no records, the register of the other role is its own, and that of another migration is not known. */
+ * Names follow the role of a side, not its server: the `to` of one migration may be the `from` of the next one, when the first
+ * migration has come to its end. Such a side has the registers of both roles, one for each migration (protocol.h, 9). But if the
+ * other side keeps no records, the register of the other role belongs to the same migration, and that of another migration is
+ * not known. */
 #ifndef MORTISE_MIGRATION_H
 #define MORTISE_MIGRATION_H
 
@@ -47,7 +48,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MIGRATE_PREFIX ".mortise-migrate/" /* of all names that are not the application's */
+#define MIGRATE_PREFIX ".mortise-migrate/" /* of all names that the plugin uses itself */
 #define MIGRATE_PRESENCES MIGRATE_PREFIX "presence/"
 #define MIGRATE_FLOOR_LOCK MIGRATE_PREFIX "floor"
 #define MIGRATE_CLIENT_ID_SIZE 33   /* 32 hex digits */
@@ -82,15 +83,15 @@ const char *migrate_register_name(enum migrate_side side);
 struct migrate_register migrate_register_absent(enum migrate_side side);
 /* Writes the register as text, NUL-terminated; returns the length. */
 size_t migrate_register_encode(const struct migrate_register *reg, char text[MIGRATE_RECORD_SIZE]);
-/* size 0: an absent register. False: this version does not understand the text; then no client may use the side, and none of phase
- * old may go on if it is that of `to`. */
+/* size 0: an absent register. False: this version does not understand the text. Then no client may use the side; and if it is the
+ * register of `to`, no client of phase old may go on. */
 bool migrate_register_decode(enum migrate_side side, const void *text, size_t size,
                              struct migrate_register *reg);
 
 /* Whether the register lets clients of that phase use its side. */
 bool migrate_allows(const struct migrate_register *reg, unsigned phase);
-/* Whether a client of phase old that can read the register of `to` may go on. Not if `to` allows phase new, even if `from`
- * lost its register and would allow it. */
+/* Whether a client of phase old that can read the register of `to` may go on. False if `to` allows phase new, even if `from`
+ * has lost its register and would allow phase old. */
 bool migrate_old_may_beside(const struct migrate_register *to);
 
 /* ---- presences --------------------------------------------------------------------------------- */
@@ -119,8 +120,8 @@ struct migrate_step {
         closes;         /* whose register is written first; the other side's is written last */
     unsigned closes_to; /* the phases that it gets */
     unsigned gone;      /* the phase whose presences must be gone from that side then; 0: none */
-    unsigned foreign;   /* the phase that only another migration's clients have there: they, and its clients of phase both, must
-                           be gone too; 0: may stay */
+    unsigned foreign;   /* the phase that only clients of another migration have there. They, and that migration's clients of
+                           phase both, must be gone too; 0: they may stay */
     unsigned opens_to;  /* the phases that the other side's register gets */
     bool takes_floor;   /* the opened register gets a floor above the tokens of both sides */
     enum migrate_stage leads_to;
@@ -133,8 +134,9 @@ const char *migrate_stage_word(enum migrate_stage stage); /* "1", "between 1 and
  * not ended begins again. NULL: that end is reached. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward);
-/* Whether another migration forbids a step that opens a register (opens_to is not 0). It has the other role on this side, and its
- * register there, `other`, has been written. On `from`: it has not come to its end. On `to`: it has gone past phase old. */
+/* Whether another migration forbids a step that opens a register (opens_to is not 0). `other` is the register that the other
+ * migration has on this side, in the other role; it has been written. On `from`, true if that migration has not come to its end;
+ * on `to`, if it has gone past phase old. */
 bool migrate_other_is_in_the_way(enum migrate_side side, const struct migrate_register *own,
                                  const struct migrate_register *other);
 /* A floor above every token that either side may have given: a day above the tokens that the sides have just given (0: the

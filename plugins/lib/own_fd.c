@@ -1,4 +1,4 @@
-/* own_fd.c - the next high number, and whose file is under it: see own_fd.h. */
+/* own_fd.c - gives a descriptor a high number, and checks later that it still is the same file: see own_fd.h. */
 #include "own_fd.h"
 
 #include <errno.h>
@@ -8,12 +8,13 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* As those of the core, below FD_SETSIZE. A new descriptor should not get a number that another client's descriptor of the same file
- * had before, so each request begins at the next number. That is not certain: the core and each module count on their own, and some
- * numbers are in use or come round again. */
+/* All numbers are below FD_SETSIZE, as in the core. A new descriptor should not get a number that another client's descriptor of
+ * the same file had before, so each request begins at the next number. That is not certain: the core and each module count
+ * separately, some numbers are in use, and after a while they begin again. */
 enum { HIGH = 500, TURNS = 400, LOW = 3 };
 
-/* As high as the limit permits, and not in the place of stdin, stdout or stderr, to which others write, if another is free. */
+/* Moves the descriptor as high as the limit permits. If possible, it does not stay at the number of stdin, stdout or stderr, to
+ * which other code writes. */
 static int move_up(int fd)
 {
     static atomic_uint next;
@@ -28,7 +29,7 @@ static int move_up(int fd)
     return high;
 }
 
-/* Where statx is missing (Linux 4.10; glibc says EINVAL) or a sandbox refuses it. */
+/* Used if statx is missing (before Linux 4.11; glibc reports EINVAL), or a sandbox refuses it. */
 static int look_by_fstat(int fd, struct own_fd *found)
 {
     struct stat about;
@@ -38,7 +39,7 @@ static int look_by_fstat(int fd, struct own_fd *found)
     return 0;
 }
 
-/* Does not ask the server of a network file system, which may hang. */
+/* Looks at the file, without asking the server of a network file system, which may hang. */
 static int look(int fd, struct own_fd *found)
 {
     struct statx about;

@@ -1,9 +1,9 @@
-/* own_fd.h - a descriptor that is looked at again before it is used. The application may close descriptors that are not its own, as
- * a daemon does, and open others, which get their numbers: then what is written, unlocked or closed would be a file of the
- * application's.
+/* own_fd.h - a descriptor that is checked before each use. The application may close descriptors that are not its own, as a
+ * daemon does, and open others, which get their numbers. Then we would write to, unlock or close a file of the application.
  *
- * So it has a high number, which a program does not get next, and its file is compared with the one that was opened. A number that
- * leads to another file is forgotten, not closed. */
+ * So the descriptor has a high number, which the kernel does not give to the program next, and before each use its file is
+ * compared with the one that was opened. If the number belongs to another file, the number is forgotten and the file is not
+ * closed. */
 #ifndef MORTISE_OWN_FD_H
 #define MORTISE_OWN_FD_H
 
@@ -20,9 +20,9 @@ struct own_fd {
 
 /* Takes over `fd`, which was just opened, under another number. False, with errno as it is: fd is -1. */
 bool own_fd_take(struct own_fd *own, int fd);
-/* It is still there. If not, forgets it; errno is EBADF then. */
+/* Whether the descriptor is still ours. If not, forgets it and sets errno to EBADF. */
 bool own_fd_is_there(struct own_fd *own);
-/* Closes it if it is still there. Leaves errno as it is. */
+/* Closes the descriptor if it is still ours. Does not change errno. */
 void own_fd_close(struct own_fd *own);
 bool own_fd_is_same_file(const struct own_fd *one, const struct own_fd *other);
 
