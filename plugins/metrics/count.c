@@ -1,4 +1,5 @@
-/* count.c - an event into counters and histograms. Runs with locks of the core held: a few additions, no more. */
+/* count.c - adds an event to the counters and histograms. Runs with locks of the core held, so it does only a few
+ * additions. */
 #include "internal.h"
 
 #include <stddef.h>
@@ -6,7 +7,7 @@
 #define US INT64_C(1000)
 #define MS (1000 * US)
 #define S (1000 * MS)
-/* From a hand-over within the process to a wait for the nightly job. */
+/* From the time of a hand-over within the process to that of a wait for a nightly job. */
 const struct bound bounds[BOUNDS] = {
     {100 * US, "0.0001"}, {500 * US, "0.0005"}, {MS, "0.001"},
     {5 * MS, "0.005"},    {10 * MS, "0.01"},    {50 * MS, "0.05"},
@@ -17,7 +18,8 @@ const struct bound bounds[BOUNDS] = {
 
 /* ---- times ---- */
 
-/* An older one that still sits there keeps its seat. */
+/* Takes the seat of the caller or lease `number`. If another one still has that seat, it keeps it, and `number`
+ * is not timed. */
 static void sit(struct metrics *metrics, struct seats *seats, uint64_t number, int64_t now_ns)
 {
     size_t seat = number % SEATS;
@@ -51,7 +53,7 @@ static void rise(struct seats *seats, uint64_t number, int64_t now_ns, struct hi
 
 /* ---- events ---- */
 
-/* A core that was built before shared leases does not say the mode. */
+/* A core that was built before shared leases does not report the mode. */
 static bool is_shared(const mortise_event *event)
 {
     return event->size >= offsetof(mortise_event, mode) + sizeof(event->mode) &&
@@ -108,7 +110,7 @@ void count_event(struct metrics *metrics, const mortise_event *event)
         count_add(&counts->losses, 1);
         count_end(metrics, event);
         break;
-    case MORTISE_EVENT_RELEASED: /* of a lost one, LOST came before */
+    case MORTISE_EVENT_RELEASED: /* if the lease was lost, LOST came before */
         count_add(&counts->releases, 1);
         if (event->status == MORTISE_OK)
             count_end(metrics, event);

@@ -1,30 +1,30 @@
 /* internal.h - the metrics observer's own structures, and which file does what with them.
  *
  *   module.c   the module's table and options; opens and closes an instance
- *   count.c    an event into counters and histograms; what the caller pays for
- *   place.c    a file of one's own among those of other clients; written whole or not at all
- *   text.c     the counters as Prometheus reads them, and what a former client had counted
- *   writer.c   the thread that writes every `every`
+ *   count.c    adds an event to counters and histograms; this runs in the caller's time
+ *   place.c    a file of this client's own among those of other clients; written whole or not at all
+ *   text.c     the counters as Prometheus reads them, and those of a former client
+ *   writer.c   the thread that writes, once in each period of `every`
  *
- * The core calls `observe` of a client one at a time: so counters have one writer, are raised without a locked
- * instruction, and are read by the thread as they stand. No lock, no allocation, no system call in `observe`.
+ * The core calls `observe` of a client one call at a time. So counters have one writer, are raised without a locked
+ * instruction, and the thread reads them at any time. No lock, no allocation, no system call in `observe`.
  *
  * Labels. driver (the section at the top of the stack) and namespace are those of the client's configuration, program is
- * the process's name, slot a number below `slots`: nothing that a name, an owner or a process id can make more of.
- * Clients whose other labels are the same take the lowest slot that is free, by a lock on a file, and go on with what
- * its former owner had counted, so that the counters of a job that runs for a second each minute grow as they
- * should. The file's name has these labels too, so that nobody goes on with, or overwrites, what is another's.
+ * the process's name, and slot is a number below `slots`. So names, owners and process ids do not make the number of time
+ * series grow. Clients whose other labels are the same take the lowest free slot, by a lock on a file, and continue the
+ * counters of the slot's former owner, so that the counters of a job that runs for a second each minute grow as they
+ * should. The file's name has these labels too, so that no client continues, or overwrites, the counters of another one.
  *
  * What may go wrong:
- *   No slot is free, or the folder is not there: the log says so, nothing is written, locks go on.
+ *   No slot is free, or the folder does not exist: the log says so, nothing is written, and locks work as usual.
  *   A write fails (disk full): the file stays as it was, and is written at the next turn.
- *   The process is killed: what was counted since the last turn is missing; the file shows the leases it held until
- *   the slot is taken again (node_textfile_mtime_seconds tells its age). The kernel frees the slot.
- *   The application closes the lock's descriptor, or has a file of its own under that number: seen at the next turn, and
- *   a slot is taken again. What was written before is in the file of the slot then, and is not counted twice.
+ *   The process is killed: events since the last turn are missing. The file shows the leases that the process held until
+ *   the slot is taken again (node_textfile_mtime_seconds shows its age). The kernel frees the slot.
+ *   The application closes the lock's descriptor, or has a file of its own under that number: the next turn notices this
+ *   and takes a slot again. The file of that slot then has what was written before, which is not counted twice.
  *   The process forks: the child has no thread and counts nothing. The slot is free when both have ended.
  *   The folder hangs: the log says so when the client closes, and the thread is left behind (errand.h).
- *   More callers or leases are under way than SEATS: some of their times are not measured, and counted as untimed. */
+ *   More callers or leases are under way than SEATS: some of their times are not measured, but counted as untimed. */
 #ifndef MORTISE_METRICS_INTERNAL_H
 #define MORTISE_METRICS_INTERNAL_H
 
@@ -42,11 +42,11 @@ enum { SEATS = 16384, BOUNDS = 14, STATUSES = MORTISE_STATUS_MAP(COUNT_ONE), TEX
 typedef _Atomic uint64_t counter;
 
 struct histogram {
-    counter buckets[BOUNDS + 1]; /* each for itself; the last one is beyond all bounds */
+    counter buckets[BOUNDS + 1]; /* not cumulative; the last one is beyond all bounds */
     counter sum_ns;
 };
 
-/* Since when callers wait, or leases are held, by their number: a seat is the number modulo SEATS. */
+/* Since when callers wait, or leases are held. Each has a seat: its number modulo SEATS. */
 struct seats {
     uint64_t number[SEATS];
     int64_t since_ns[SEATS];
@@ -59,7 +59,7 @@ struct counts {
     struct histogram wait, hold;
 };
 
-/* words: for `le`, where no locale may come in between. */
+/* words: the text for the label `le`, which must not depend on the locale. */
 extern const struct bound {
     int64_t ns;
     const char *word;
@@ -71,7 +71,7 @@ static inline uint64_t count_of(const counter *value)
 {
     return atomic_load_explicit(value, memory_order_acquire);
 }
-/* Its one writer, so no locked instruction. */
+/* A counter has only one writer, so this needs no locked instruction. */
 static inline void count_add(counter *value, uint64_t change)
 {
     uint64_t before = atomic_load_explicit(value, memory_order_relaxed);
@@ -86,11 +86,11 @@ struct text {
     char bytes[TEXT_SIZE];
 };
 
-/* metrics->text: what this client and the slot's former owners counted. */
+/* Writes to metrics->text what this client and the slot's former owners have counted. */
 void text_make(struct metrics *metrics);
-/* It stands in the slot's file now. */
+/* The text was written to the slot's file. */
 void text_written(struct metrics *metrics);
-/* Reads into metrics->former what stands in the slot's file. */
+/* Reads the slot's file into metrics->former. */
 void text_resume(struct metrics *metrics, const char *file);
 
 /* ---- place.c ---- */
@@ -102,15 +102,15 @@ struct place {
     struct own_fd lock;          /* the descriptor that holds the slot */
 };
 
-/* Takes the slot that it had, or else the lowest free one; false with errno set: EAGAIN if all are taken. */
+/* Takes the slot that this client had before, or else the lowest free one. False with errno set: EAGAIN if all are taken. */
 bool place_take(struct place *place);
-/* False: it has none, or the application has closed the descriptor, and the slot may be another client's by now. */
+/* False: the client has no slot, or the application has closed the descriptor, and another client may have the slot by now. */
 bool place_is_held(struct place *place);
-/* Names the files by these labels; driver and namespace as a hash, for they may be long. */
+/* Names the files by these labels; driver and namespace as a hash, because they may be long. */
 void place_name(struct place *place, const char *program, const char *driver, const char *names);
-/* What stands there; to be freed. NULL: nothing. */
+/* Returns the contents of the slot's file, for free(). NULL: there are none. */
 char *place_read(const struct place *place);
-/* In place of what stands there; false with errno set. */
+/* Replaces the contents of the slot's file. False with errno set. */
 bool place_write(const struct place *place, const struct text *text);
 void place_leave(struct place *place);
 
@@ -121,8 +121,8 @@ struct metrics {
     char names[160]; /* the namespace, printable, cut to fit */
     int64_t every_ms;
     struct counts counts;
-    /* the thread's own: of the slot's former owners, less what this client has in files of slots; of this client, in the text and
-     * in those files */
+    /* Only for the thread. former: what the slot's former owners have counted, less `written`; made: this client's counts in the
+     * text; written: its counts in the files of slots */
     struct counts former, made, written;
     struct seats *callers, *leases;
     struct place place;
@@ -130,14 +130,14 @@ struct metrics {
     pthread_cond_t changed;
     bool stops;
     struct errand errand;
-    bool failing; /* the thread's own: it was said in the log */
+    bool failing; /* only for the thread: the failure is in the log */
     struct text text;
 };
 
 bool writer_start(struct metrics *metrics);
 /* Writes once more. False: the folder hangs, and the thread keeps the metrics. */
 bool writer_stop(struct metrics *metrics);
-/* What nobody uses any more. */
+/* Frees the metrics, when no thread uses them any more. */
 void metrics_free(struct metrics *metrics);
 
 #endif

@@ -1,5 +1,5 @@
-/* module.c - the metrics observer as a module: counts what a client does, and writes it for Prometheus, by the textfile
- * collector of its node exporter. internal.h says which file does what, and what becomes of it where something
+/* module.c - the metrics observer as a module: counts what a client does, and writes the counts for Prometheus (for the
+ * textfile collector of the node exporter). internal.h says which file does what, and what happens if something
  * fails. */
 #include "internal.h"
 
@@ -41,7 +41,7 @@ static mortise_status refused(mortise_error *error, const char *section, const c
     return error->status = MORTISE_CONFIG;
 }
 
-/* For a label and for the name of a file. */
+/* Copies a word that can be a label and part of a file name. */
 static void copy_word(char *to, size_t size, const char *from)
 {
     size_t length = 0;
@@ -54,7 +54,8 @@ static void copy_word(char *to, size_t size, const char *from)
     to[length] = '\0';
 }
 
-/* The namespace as the value of a label: what is not printable as \xNN, of which the backslash is escaped. */
+/* Copies the namespace as the value of a label: bytes that are not printable become \xNN, with the backslash
+ * escaped. */
 static void copy_label(char *to, size_t size, const char *from)
 {
     size_t length = 0;
@@ -118,7 +119,7 @@ static struct metrics *metrics_new(mortise_host *host)
     pthread_cond_init(&metrics->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     metrics->callers =
-        calloc(1, sizeof(*metrics->callers)); /* memory that is touched when needed */
+        calloc(1, sizeof(*metrics->callers)); /* the pages are used only when they are needed */
     metrics->leases = calloc(1, sizeof(*metrics->leases));
     if (metrics->callers != NULL && metrics->leases != NULL)
         return metrics;

@@ -1,5 +1,5 @@
-/* place.c - a file of one's own in a folder that other clients, programs and the node exporter share. A slot is owned by
- * a lock on a file beside it, which the kernel drops when its owner ends; what is in the files is text.c's. */
+/* place.c - a file of this client's own in a folder that other clients, programs and the node exporter share. A client
+ * owns a slot by a lock on a file beside it, which the kernel drops when the owner ends. text.c makes the contents. */
 #include "internal.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define PATH_SIZE 800
 
-/* FNV-1a, the end of the text too. */
+/* FNV-1a, including the NUL at the end of the text. */
 static uint32_t hash_of(uint32_t hash, const char *text)
 {
     do
@@ -34,7 +34,7 @@ static void path_of(const struct place *place, const char *prefix, int slot, con
     snprintf(path, PATH_SIZE, "%s/%s%s-%d%s", place->folder, prefix, place->stem, slot, suffix);
 }
 
-/* A file and nothing else: a FIFO, or a link, may have been put there by somebody who wants us to hang. */
+/* Opens only a regular file: another user may have put a FIFO or a link there to make us hang. */
 static bool open_file(struct own_fd *file, const char *path, int flags)
 {
     struct stat status;
@@ -53,7 +53,7 @@ static bool exists(const char *path)
     return lstat(path, &status) == 0;
 }
 
-/* False: it is another's, or cannot be had (errno). */
+/* False: another client has the slot, or it cannot be opened (errno). */
 static bool try_slot(struct place *place, int slot)
 {
     char path[PATH_SIZE];
@@ -65,7 +65,7 @@ static bool try_slot(struct place *place, int slot)
     }
     int cause = errno;
     if (!opened && cause == EACCES && exists(path))
-        cause = EWOULDBLOCK; /* another user's */
+        cause = EWOULDBLOCK; /* another user has it */
     own_fd_close(&place->lock);
     errno = cause;
     return false;
@@ -134,11 +134,11 @@ bool place_write(const struct place *place, const struct text *text)
     char path[PATH_SIZE], fresh[PATH_SIZE];
     path_of(place, ".", place->slot, ".new", fresh);
     path_of(place, "", place->slot, ".prom", path);
-    unlink(fresh); /* of a former owner, who was killed */
+    unlink(fresh); /* left by a former owner that was killed */
     struct own_fd file;
     if (!open_file(&file, fresh, O_WRONLY | O_CREAT | O_EXCL))
         return false;
-    /* the exporter is another user, whatever the program's umask */
+    /* the exporter runs as another user and must be able to read the file, whatever the program's umask */
     bool done = fchmod(file.fd, 0644) == 0 && write_all(&file, text->bytes, text->used);
     int cause = errno;
     own_fd_close(&file);

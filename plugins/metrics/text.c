@@ -1,5 +1,5 @@
-/* text.c - the counters in the text format of Prometheus, and back: a slot's new owner reads what the former one had
- * counted. Both go by one walk over the lines, so that what is written is what is read. */
+/* text.c - writes the counters in the text format of Prometheus, and reads them back: a slot's new owner reads the
+ * counts of the former one. Both use the same walk over the lines, so that they always agree. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -64,10 +64,10 @@ static void put(struct text *text, const char *format, ...)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* One line: all of it but its value, which counter it is, and what it shows. A bucket shows all below it too. */
+/* One line without its value, its counter, and the value that it shows. A bucket also shows all smaller buckets. */
 struct line {
     const char *name, *more;
-    counter *written, *former; /* NULL: it only sums up others */
+    counter *written, *former; /* NULL: the line only sums up other lines */
     uint64_t shown;
     bool seconds;
 };
@@ -78,7 +78,7 @@ struct walk {
     void (*each)(struct walk *walk, const struct line *line);
     /* of resuming */
     const char *file;
-    char bucket[64]; /* whose buckets are being read */
+    char bucket[64]; /* the histogram whose buckets are being read */
     uint64_t below;
 };
 
@@ -185,8 +185,8 @@ static void write_gauge(struct walk *walk, const char *name, const char *help, u
         walk, &(struct line){.name = name, .more = "", .shown = begun > ended ? begun - ended : 0});
 }
 
-/* What is now, of this client alone. What ends is read before what begins: so an event between the two makes no
- * fewer than none. */
+/* The current numbers of leases and callers of this client only. Reads the counters of ends before those of
+ * beginnings, so that an event in between cannot make a difference negative. */
 static void write_gauges(struct walk *walk)
 {
     const struct counts *counts = &walk->metrics->counts;
@@ -230,7 +230,7 @@ static void no_head(struct walk *walk, const struct row *row, const char *type)
     (void)walk, (void)row, (void)type;
 }
 
-/* The value of the line that begins so; 0: there is none. */
+/* Returns the value of the line that begins with `series`; 0: there is none. */
 static uint64_t value_in(const char *file, const char *series, bool seconds)
 {
     const char *place = strstr(file, series);
@@ -245,7 +245,7 @@ static uint64_t value_in(const char *file, const char *series, bool seconds)
 
 static void read_line(struct walk *walk, const struct line *line)
 {
-    struct text *series = &walk->metrics->text; /* it is not in use yet */
+    struct text *series = &walk->metrics->text; /* a buffer that is not in use yet */
     if (line->former == NULL)
         return;
     series->used = 0;
@@ -256,7 +256,8 @@ static void read_line(struct walk *walk, const struct line *line)
         snprintf(walk->bucket, sizeof(walk->bucket), "%s", line->name);
         walk->below = value;
     }
-    /* less than none, if this client has more in files than this one shows; the sum with its own is none at least */
+    /* negative if this client has written more to files than this file shows; but with its own counts, the sum is at
+     * least 0 */
     atomic_store(line->former, (value > below ? value - below : 0) - count_of(line->written));
 }
 

@@ -1,5 +1,5 @@
-/* writer.c - the thread that writes what was counted: when it begins, every `every`, and when the client closes. What
- * cannot be written is tried again at the next turn, and holds up nobody. */
+/* writer.c - the thread that writes the counts: when it begins, after each period of `every`, and when the client
+ * closes. If a write fails, it tries again at the next turn. No other thread waits for it. */
 #include "internal.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void take_turn(struct metrics *metrics)
     metrics->failing = false;
 }
 
-/* lock held. True: it is to stop. */
+/* lock held. True: the thread must stop. */
 static bool sleep_until(struct metrics *metrics, const struct timespec *until)
 {
     int code = 0;
