@@ -15,11 +15,11 @@
  * grant acquires meanwhile. So UNDO comes first, until it is sure, and FIRST uses another grant.
  * If the core cancels, requests that are out are canceled. What is held stays with the claim: INDETERMINATE, and the core
  * releases it.
- * If the process is stopped anywhere, the deadline still counts from the sendings of the legs and of the presences. If a
- * presence lapsed while a leg kept the request in its queue, or before the core repeats a request whose reply was lost, the
- * grant was asked for by a client that is not registered any more: steps may have been taken since, and its token may be
- * below those that the other side gave meanwhile. So the grant is released, and the acquire begins again under another one,
- * with the floor that the registers have now. */
+ * If the process is stopped anywhere, the deadline still counts from the sendings of the legs and of the presences.
+ * A presence may lapse while a leg keeps the request in its queue, or before the core repeats a request whose reply was lost.
+ * Then the client that asked for the grant is not registered any more: steps may have been taken since, and the grant's token
+ * may be below those that the other side gave meanwhile. So the grant is released, and the acquire begins again under another
+ * grant, with the floor that the registers have now. */
 #include "internal.h"
 
 #include <utlist.h>
@@ -49,7 +49,7 @@ static struct leg *leg_of(struct call *call, enum migrate_side side)
 
 /* ---- the answer ------------------------------------------------------------------------------------ */
 
-/* What is held, or may be held, stays with the claim. */
+/* The call leaves its claim; what is held, or may be held, stays with the claim. */
 static void leave_claim(struct call *call)
 {
     call->upper->first_sent_ns = leg_of(call, first_side(call))->first_sent_ns;
@@ -146,7 +146,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     struct leg *leg = leg_of(call, side);
     struct ask *ask = call_prepare(call, side, MORTISE_OP_ACQUIRE);
     if (!leg->maybe) {
-        /* Not one that an earlier try held and released: the side may remember that. */
+        /* Not the grant id that an earlier try held and released: the side may remember it. */
         if (leg->tries <= TRIES_NAMED)
             claim_grant_of_try(migrate, side, &call->upper->grant, leg->tries, &leg->grant);
         else
@@ -163,8 +163,8 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     ask_send(ask);
 }
 
-/* Notes in the leg what an answer says. The request may have been in the server's queue for hours until it was granted, or may
- * have been granted: the claim ends a ttl after the answer at the latest. */
+/* Notes in the leg what an answer says. The request may have been in the server's queue for hours before it was granted, or may
+ * have been granted, so the claim may last until a ttl after the answer. */
 static void leg_asked(struct call *call, struct leg *leg, const mortise_op *op)
 {
     struct claim *claim = call->claim;
@@ -187,7 +187,7 @@ static void leg_asked(struct call *call, struct leg *leg, const mortise_op *op)
     leg->good_for_ms = op->good_for_ms;
 }
 
-/* That it is this client's next caller (MORTISE_OP_NEXT): with one leg, where the release is one request too. */
+/* Passes on MORTISE_OP_NEXT (this client's next caller), but only with one leg: then the release is one request too. */
 static uint32_t flags_first(const struct call *call)
 {
     uint32_t passed = MORTISE_OP_TRY | MORTISE_OP_AGAIN;
@@ -266,12 +266,12 @@ static void second_had(struct call *call)
         return; /* leg 1 is being renewed; its answer leads here again */
     if (tokens && second->token < first->token &&
         (call->asks[second_side(call)].op.flags & MORTISE_OP_REPEAT) != 0) {
-        begin_again(call); /* an earlier try holds leg 2; leg 1 was lost and is a new grant */
+        begin_again(call); /* an earlier try holds leg 2; leg 1 was lost, and has a new grant now */
         return;
     }
     if (tokens && call->upper->owner_len > 0 &&
         (second->token < first->token || first->token < call->floor)) {
-        /* clients of another phase hold it for this owner, and no floor raises the token of a hold: theirs must end first */
+        /* clients of another phase hold the name for this owner, and no floor raises the token of a hold: it must end first */
         call->has_error = false;
         call->hint_ms = HELD_APART_MS;
         undo(call, THEN_FAIL, MORTISE_BUSY);
@@ -375,8 +375,8 @@ void acquire_answered(struct call *call, struct ask *ask)
     }
 }
 
-/* Both sides have answered: leg 1 waits, or it was granted, and leg 2 waits. A leg 1 that is lost meanwhile begins anew, and then
- * fails if its side does not answer. */
+/* Leg 1 waits; or leg 1 was granted, and leg 2 waits: so each side has answered. If leg 1 is lost meanwhile, the acquire begins
+ * again, and fails if its side does not answer. */
 void acquire_waiting(struct call *call)
 {
     bool asks = call->state == CALL_FIRST || call->state == CALL_SECOND;
@@ -396,7 +396,7 @@ void acquire_cancel(struct call *call)
         call_complete(call, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
         return;
     }
-    if (!call_is_out(call)) { /* it waits for news of leg 2 */
+    if (!call_is_out(call)) { /* the call waits for news of leg 2 */
         wait_end(call);
         finish_canceled(call);
         return;

@@ -1,5 +1,5 @@
-/* ask.c - requests to the modules below: collected while the core is in a call of this module's, or while answers come
- * in, so that what comes together goes out together. Knows nothing of what is asked. */
+/* ask.c - requests to the modules below. They are collected while the core is in a call of this module, or while
+ * answers come in, so that requests that come together go out together. Knows nothing of what is asked. */
 #include "internal.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void ask_prepare(struct ask *ask, mortise_op_kind kind)
     ask->op.done = done;
 }
 
-/* Nothing comes into the outbox meanwhile but news' doing, which waits for the next time. */
+/* Only news can put requests into the outbox meanwhile, and they wait for the next flush. */
 static void flush(struct side *side)
 {
     mortise_op *ops[BATCH];
@@ -68,7 +68,7 @@ void ask_send(struct ask *ask)
     *side->outbox_end = ask;
     side->outbox_end = &ask->next_out;
     if (migrate->depth > 0)
-        return; /* the call of the core's sends it at its end */
+        return; /* the call of the core sends it at its end */
     if (!migrate->flush_posted) {
         migrate->flush_posted = true;
         migrate->host->post(migrate->host, flush_posted, NULL);
@@ -78,11 +78,11 @@ void ask_send(struct ask *ask)
 void ask_cancel(struct ask *ask)
 {
     if (!ask->out || ask->op.status != NOT_COMPLETED)
-        return; /* its answer is there, and about to be delivered */
+        return; /* its answer has come and is about to be delivered */
     if (ask->boxed)
         asks_flush(ask->migrate);
     if (ask->op.status != NOT_COMPLETED)
-        return; /* `start` has completed it: it is the module's no more */
+        return; /* `start` has completed it: it does not belong to the module below any more */
     const struct side *side = &ask->migrate->sides[ask->side];
     side->below->module->cancel(side->below->ctx, &ask->op);
 }

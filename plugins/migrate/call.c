@@ -1,5 +1,5 @@
-/* call.c - an op of the core's from its arrival to its answer: its requests to the sides, and its one answer, which it gets
- * only when none of its requests is out any more. Does not know what kind of op it is; dispatch.c does. */
+/* call.c - an op of the core from its arrival to its answer: its requests to the sides, and its one answer, which it gets
+ * only when none of its requests is out any more. Does not know the kind of the op; dispatch.c does. */
 #include "internal.h"
 
 #include <stdarg.h>
@@ -71,7 +71,7 @@ bool call_is_out(const struct call *call)
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-/* The op is the core's again. */
+/* Frees the call; its op belongs to the core again. */
 static mortise_op *call_end(struct call *call)
 {
     mortise_op *upper = call->upper;
@@ -118,7 +118,7 @@ void call_keep_error(struct call *call, const struct ask *ask)
                  side_text(call->migrate, ask->side, text, sizeof(text)), ask->op.error->message);
 }
 
-/* The core repeats a release that has failed so. */
+/* Whether the core repeats a release that has failed in this way. */
 static bool may_pass(mortise_status status, const mortise_error *error)
 {
     return status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||

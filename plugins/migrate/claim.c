@@ -1,9 +1,9 @@
-/* claim.c - what this client has, or may have, under a grant of the core's on either side. The core knows one grant, each
- * try on a side has a grant of its own: a side may remember, and undo later, what was given back.
+/* claim.c - what this client has, or may have, on either side under a grant of the core. The core knows one grant id, but each
+ * try on a side has a grant id of its own, because a side may remember, and undo later, a grant that was released.
  *
- * A claim is there from before the first request of an acquire until nothing is there and nothing can come to be there
- * any more. What nobody will ask for (the presence it hung on is lost; the other side's part is lost) is dropped: given back
- * here, again and again until that is sure, or its time is over. */
+ * A claim exists from before the first request of an acquire until the sides hold nothing of it, and no request can change
+ * that any more. If the core will not ask for a claim again (the presence that it depends on is lost, or the other side's part
+ * is lost), it is *dropped*: released here, again and again until that is sure, or its time is over. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define AGAIN_NS (500 * NS_PER_MS)
 #define SWEEP_MIN 1024
-#define LEFT_NS (60 * 1000 * NS_PER_MS) /* beyond its time: no request of it can come any more */
+#define LEFT_NS (60 * 1000 * NS_PER_MS) /* so long after a claim's time no request for it can come any more */
 
 static void drop_answered(struct ask *ask);
 
@@ -22,7 +22,7 @@ void claim_grant_of_try(const struct migrate *migrate, enum migrate_side side,
     *grant = *core;
     grant->bytes[0] = (unsigned char)(grant->bytes[0] + number); /* 119 random bits are left */
     if (side != migrate->legs[migrate->leg_count - 1])
-        grant->bytes[1] ^= 1; /* the last leg has the core's: an inspect and a list tell that one */
+        grant->bytes[1] ^= 1; /* the last leg has the core's grant id, because inspect and list report that leg */
 }
 
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant)
@@ -32,7 +32,7 @@ struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant)
     return claim;
 }
 
-/* Of what just ended nobody tells: a lease that was left to its ttl. */
+/* Forgets claims that have ended by themselves: nothing reports the end of a lease that was left to its ttl. */
 static void sweep(struct migrate *migrate)
 {
     struct claim *claim, *next;
@@ -69,7 +69,7 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op)
         claim->drops[i] =
             (struct ask){.migrate = migrate, .side = i, .answered = drop_answered, .of = claim};
         if ((op->flags & MORTISE_OP_REPEAT) !=
-            0) /* had before, and given back since: under which ids? */
+            0) /* earlier tries were held, and released since; their grant ids are unknown */
             claim->legs[i].tries = TRIES_NAMED + 1;
     }
     HASH_ADD(hh, migrate->claims, grant, sizeof(claim->grant), claim);
@@ -101,7 +101,8 @@ void claim_forget(struct claim *claim)
     free(claim);
 }
 
-/* No request makes it end earlier: a look asks for what is left until the lease's deadline, and the server keeps what it has. */
+/* No request makes the claim end earlier: if a renewal only checks the claim, it asks for the time that is left until the
+ * lease's deadline, and the server never shortens what it has. */
 void claim_may_last(struct claim *claim, int64_t ttl_ms)
 {
     int64_t until_ns = now_of(claim->migrate) + ttl_ms * NS_PER_MS;
@@ -139,7 +140,7 @@ bool leg_released(struct leg *leg, const struct ask *ask, bool *was)
     if (was != NULL)
         *was = status == MORTISE_OK;
     if (status == MORTISE_OK)
-        leg->held = false; /* what is left is the chance that a late request brings it back */
+        leg->held = false; /* but a late request may still bring it back */
     if (!ask_is_sure(ask))
         return false;
     leg->maybe = leg->held = false;
@@ -148,7 +149,7 @@ bool leg_released(struct leg *leg, const struct ask *ask, bool *was)
 
 /* ---- dropping ------------------------------------------------------------------------------------ */
 
-/* The name with the side's namespace, in a buffer behind the request: kept until it is answered. */
+/* Sends the release of one leg. The name, with the side's namespace, is in a buffer that is kept until the answer. */
 static bool drop_leg(struct claim *claim, enum migrate_side which)
 {
     const struct side *side = &claim->migrate->sides[which];
@@ -176,7 +177,7 @@ static void drop_go_on(struct claim *claim)
         return;
     }
     if (migrate->drop_ended != NULL)
-        return; /* there is no later */
+        return; /* the client closes, so there is no further try */
     claim->again_ns = now_ns + AGAIN_NS;
     due_at(migrate, claim->again_ns);
 }

@@ -1,7 +1,7 @@
-/* dead.c - the release of a claim of a process that has died (MORTISE_OP_DEAD). Nothing is known here but the core's grant
- * id. Each try of an acquire has a grant of its own on a side; those of the first tries follow from the core's
- * (claim_grant_of_try). So each side releases one after the other, until both have found theirs, or none is left. A side that
- * refuses for good does not end that on the other one. A claim that took more tries than that is left to its ttl. */
+/* dead.c - the release of a claim of a process that has died (MORTISE_OP_DEAD). Only the core's grant id is known here. Each
+ * try of an acquire has a grant id of its own on a side; those of the first tries follow from the core's grant id
+ * (claim_grant_of_try). So both sides release one of these after the other, until both have found theirs, or none is left. If
+ * one side refuses for good, the other one still goes on. A claim that took more tries is left to its ttl. */
 #include "internal.h"
 
 static void ask_round(struct call *call)
@@ -23,7 +23,8 @@ void dead_release(struct call *call)
     ask_round(call);
 }
 
-/* What was found is gone now, so a repeat does not find it: the core must not take that for nothing. */
+/* If one side has found and released its part, a repeat would not find it. So a failure after that is INDETERMINATE: the core
+ * must not take a later LOST for "there was nothing". */
 static void end(struct call *call)
 {
     bool found = call->found[MIGRATE_FROM] || call->found[MIGRATE_TO];
@@ -53,7 +54,7 @@ void dead_answered(struct call *call, const struct ask *ask)
     if (call_is_out(call))
         return;
     bool over = call_failure_may_pass(call) || call->round == TRIES_NAMED || found_all(call);
-    if (!over && call->canceled) { /* the other tries were not asked for */
+    if (!over && call->canceled) { /* not all tries were asked for */
         call->failed = over = true;
         call->status = MORTISE_CANCELED;
         call_keep_error(call, NULL);

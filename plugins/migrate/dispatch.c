@@ -1,5 +1,5 @@
-/* dispatch.c - the core's requests: each goes to the file that knows its kind, and so do the answers to what was asked
- * below for it. */
+/* dispatch.c - passes each request of the core to the file that knows its kind, and so the answers that come from
+ * below for that request. */
 #include "internal.h"
 
 #include <string.h>

@@ -1,32 +1,32 @@
-/* floor.c - the token that an acquire is asked with. protocol.h (6).
+/* floor.c - the floor of the token for which an acquire asks. protocol.h (6).
  *
- * In phase both the first side is asked with T, so that what it gives is above all that the second side has, and the second
- * then gives the same. T follows the servers' clocks, not this host's: a presence has a name of its own, and its token is
- * what the server's clock says; by how much that is ahead of this host's monotonic time is learned then. So no client's
- * wrong clock makes tokens run away.
+ * In phase both the first side is asked with the floor T. T should be above all tokens of the second side, so that the second
+ * side then gives the same token as the first. T follows the servers' clocks, and not this host's: a presence has a name of its
+ * own, so its token is what the server's clock says, and shows by how much that is ahead of this host's monotonic time. So no
+ * client's wrong clock makes tokens run away.
  *
- * T is ahead of the clocks by LEAD, for it is computed when an acquire is asked, and must be ahead still when, after a wait in
- * the first side's queue perhaps, the second side gives. Ten seconds: a second was too little on a machine that was very busy,
- * where waiters of phase both lost their place in the first side's queue again and again. Where it was not, the acquire begins again (acquire.c), by twice
- * the time that it took above what the second side gave. A side on sessions counts on from whatever it was raised to, over all
- * names: nothing is added to what it says, or clients that outdo each other would make tokens run; as it is they make at
- * most three seconds of tokens in a second.
+ * T is ahead of the clocks by LEAD. It is computed when an acquire asks, and must still be ahead when the second side gives its
+ * token, perhaps after a wait in the first side's queue. LEAD is ten seconds, because one second was too little on a very busy
+ * machine: waiters of phase both lost their place in the first side's queue again and again. If T was not ahead, the acquire
+ * begins again (acquire.c), and T is put above the second side's token by twice the time that the try took. A side on sessions
+ * counts on from the value to which it was raised, over all names. So LEAD is not added to its tokens: otherwise clients that
+ * outdo each other would make tokens run away. As it is, they make at most three seconds of tokens in a second.
  *
- * T stays within what a step puts its floor on (migration.h): a minute above the servers' clocks, or half a day above what a side
- * on sessions has counted to. Names that were taken in phase new after a step have tokens a day ahead of the clocks; would T go
- * there, and on with the time, the floor of the step back, a day above the clock, were below tokens that T made. Such a name
- * has its next try, whenever that gets the first side, by what was found there, and a hundredth of the time for which the
- * first side was had, for what others take meanwhile: a name is granted no more often than every 100 us, and where it is, that
- * costs one try more. Only one client at a time has it: so the name's tokens run by a hundredth of what the clocks do. Quick
- * steps put their floors above the clock by a day each, and the name's tokens go on from there: it is a day above such a floor
- * after a hundred days, when the clock is above the floors of as many steps.
+ * T has a limit, so that the floor of a step (migration.h) is above it: a minute above the servers' clocks, or half a day above
+ * the count of a side on sessions. Names that were acquired in phase new after a step have tokens a day ahead of the clocks. If T
+ * followed these and went on with the time, the floor of the step back, a day above the clock, would be below tokens that T made.
+ * For such a name, the next try asks instead for the token that the second side gave, plus a hundredth of the time for which the
+ * client has held the first side, because other clients get tokens meanwhile. (A name is hardly granted more often than once in
+ * 100 us; if it is, that costs one more try.) Only one client at a time holds the first side, so the name's tokens grow by a
+ * hundredth of what the clocks do. Quick steps put their floors above the clock by a day each, and the name's tokens go on from
+ * there. The name is a day above such a floor after a hundred days, and by then the clock is above the floors of a hundred steps.
  *
- * Not with an owner, but for a second try: leases that share a hold have its token, and must not raise it. */
+ * An acquire with an owner uses T only for a second try: leases that share a hold have its token, and must not raise it. */
 #include "internal.h"
 
 #define LEAD_US 10000000
 #define APART_US 100
-#define GRANT_US 100 /* a name is granted no more often; each grant adds one to its tokens */
+#define GRANT_US 100 /* a name is hardly granted more often; each grant adds one to its tokens */
 #define AHEAD_MIN_US 1000
 #define AHEAD_MAX_US 60000000
 
@@ -50,7 +50,8 @@ static uint64_t not_negative(int64_t t_us)
     return t_us > 0 ? (uint64_t)t_us : 0;
 }
 
-/* Those that are under way together are far enough apart for what a side on sessions counts in between. */
+/* Returns the next T. The Ts of acquires that are under way together are so far apart that the tokens that a side on sessions
+ * counts in between have room. */
 static uint64_t next_t(struct migrate *migrate, int64_t at_us)
 {
     int64_t t_us = at_us + migrate->offset_us;
@@ -67,7 +68,7 @@ static uint64_t highest_t(struct migrate *migrate, int64_t at_us)
     return larger(clock, migrate->counted + MIGRATE_FLOOR_LEAD_US / 2);
 }
 
-/* The place where a name's floor is kept. One that another name has taken over costs a second try more. */
+/* Returns the place where a name's floor is kept. If another name has taken the place over, that costs one more try. */
 static struct far *far_of(struct call *call, uint64_t *hash)
 {
     enum migrate_side side = call->migrate->legs[0];
@@ -112,7 +113,7 @@ static void learn(struct migrate *migrate, uint64_t token, int64_t ahead_us)
     migrate->offset_known = true;
 }
 
-/* A side on sessions has counted to there. */
+/* Notes that a side on sessions has counted to this token. */
 static void count(struct migrate *migrate, enum migrate_side side, uint64_t token)
 {
     if (!has_clock(migrate, side))

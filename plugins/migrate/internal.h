@@ -6,9 +6,9 @@
  *   presence.c   the presence on a side: acquired, renewed, lost, released (3)
  *   register.c   the registration: presences, then registers; then refused, or registered until D (4)
  *   meet.c       which clients are in the way of a refused one: for the text of the refusal
- *   claim.c      what this client holds, or may hold, on either side under a grant of the core's; how it is dropped
- *   dispatch.c   the core's requests, each to the file that knows its kind
- *   call.c       an op of the core's, from its arrival to its answer
+ *   claim.c      what this client holds, or may hold, on either side under a grant of the core; how it is dropped
+ *   dispatch.c   passes each request of the core to the file that knows its kind
+ *   call.c       an op of the core, from its arrival to its answer
  *   acquire.c    leg 1, then leg 2 (6, 7)
  *   wait.c       the wait for leg 2, and the renewal of leg 1 meanwhile
  *   floor.c      the floor of the token that an acquire asks for (6)
@@ -17,14 +17,14 @@
  *   look.c       inspect, ping
  *   list.c       list
  *
- * All phases go the same way: a phase has one or two *legs*, the sides in the order in which an acquire asks them. Old and new
- * have one leg, both has two. An op of the core's becomes a *call*, with one request per leg.
+ * All phases use the same code: a phase has one or two *legs*, which are the sides in the order in which an acquire asks them.
+ * The phases old and new have one leg, and both has two. An op of the core becomes a *call*, with one request (*ask*) per leg.
  *
  *   core ──▶ call ──▶ ask on leg 1 ──▶ ask on leg 2 ──▶ answered ──▶ core
  *
- * Files need each other in one direction only: dispatch, then acquire with wait, lease with dead, and look with list, then
- * register with meet, then presence, then floor, claim, call and ask. A file that must call the one above it gets a table of functions from it
- * (presence_events, register_events, wait_events).
+ * Each file calls only files below it, in this order: dispatch; acquire with wait, lease with dead, and look with list; register
+ * with meet; presence; floor, claim, call and ask. A file that must call the file above it gets a table of functions from that
+ * file (presence_events, register_events, wait_events).
  *
  * Everything runs inside the pump. No loop over a list that an answer may change sends a request: answers come after the
  * module call has returned. */
@@ -63,13 +63,13 @@ struct ask {
     void *of; /* the presence, side, claim or call that it belongs to */
 };
 
-/* Zeroes it for a new request, but not what it belongs to. It must not be out. */
+/* Clears the request for a new use, but keeps what it belongs to. It must not be out. */
 void ask_prepare(struct ask *ask, mortise_op_kind kind);
-/* The request that this op is of; NULL: of another plugin's. */
+/* Returns the request of this op; NULL: another plugin made the op. */
 struct ask *ask_of(mortise_op *op);
 void ask_send(struct ask *ask);
 void ask_cancel(struct ask *ask); /* if it is out */
-/* Sends what is in the outboxes: at the end of each call of the core's. */
+/* Sends what is in the outboxes. Called at the end of each call of the core. */
 void asks_flush(struct migrate *migrate);
 /* The instance ends: forgets what was not sent. */
 void asks_drop(struct migrate *migrate);
@@ -78,10 +78,10 @@ bool ask_is_sure(const struct ask *ask);
 
 /* ---- a side ---------------------------------------------------------------------------------------- */
 
-/* What the presence of a side tells the registration above it. */
+/* What presence.c calls in the registration above it. */
 struct presence_events {
-    void (*answered)(struct migrate *migrate, enum migrate_side side); /* a request of it */
-    void (*given_back)(struct migrate *migrate);                       /* or it is left over */
+    void (*answered)(struct migrate *migrate, enum migrate_side side); /* a request for the presence was answered */
+    void (*given_back)(struct migrate *migrate);                       /* the presence was released, or is left over */
     void (*lost)(struct migrate *migrate); /* before its deadline: all grants are lost */
 };
 
@@ -93,11 +93,11 @@ struct presence {
     mortise_grant_id grant;
     uint64_t token;
     int64_t first_sent_ns;
-    bool maybe;          /* it was asked for, and no release was sure */
-    bool had;            /* this grant held it */
-    bool leftover;       /* a release was not sure: release it again before another is acquired */
+    bool maybe;          /* the presence was asked for, and no release was sure */
+    bool had;            /* this grant held the presence */
+    bool leftover;       /* a release was not sure: release again before another presence is acquired */
     bool again;          /* a release was wanted while a request was out */
-    bool stopped;        /* the client closes, and has no time left: nothing more is sent */
+    bool stopped;        /* the client closes, and has no time left: send nothing more */
     int64_t deadline_ns; /* D of this side; 0: none */
     int64_t renew_ns;    /* when to renew it, or to try that again; NEVER: not before presence_want() */
     int64_t span_ms;     /* how long it was good for, by the last answer */
@@ -105,13 +105,13 @@ struct presence {
 };
 
 struct side {
-    mortise_below *below; /* NULL: not opened (the one that the phase does not use) */
-    char why[256];        /* it was not opened */
+    mortise_below *below; /* NULL: not opened (only a side that the phase does not use) */
+    char why[256];        /* why it was not opened */
     const char *section;
     const char *prefix; /* the namespace; "" */
     size_t prefix_len;
     struct ask *outbox, **outbox_end;
-    int fds[SIDE_FDS]; /* what it asked to poll */
+    int fds[SIDE_FDS]; /* the descriptors that it wants to be polled */
     size_t fd_count;
     bool used; /* by this phase */
     struct presence presence;
@@ -120,9 +120,9 @@ struct side {
     char register_name[MORTISE_NAME_MAX + 1];
     char text[MORTISE_RECORD_MAX];
     struct migrate_register reg;
-    bool elsewhere; /* this side keeps no records: its register is on the other one */
-    bool read;      /* in this registration, */
-    bool understood; /* and it is one that this version knows */
+    bool elsewhere; /* this side keeps no records: its register is on the other side */
+    bool read;      /* the register was read in this registration */
+    bool understood; /* and this version understands it */
     bool stale;     /* the request that is out was sent before the presence was held: read again */
 };
 
@@ -130,17 +130,17 @@ struct side {
 
 /* The part of a claim on one side. */
 struct leg {
-    mortise_grant_id grant; /* claim_grant_of_try(); a new one for every try: a side may remember a released one */
+    mortise_grant_id grant; /* claim_grant_of_try(); new for every try, because a side may remember a released one */
     uint64_t token;
     int64_t first_sent_ns, from_ns, good_for_ms; /* of the last answer; R1 */
-    bool maybe;      /* it was asked for: it is held, or may be, now or later */
-    bool held;       /* it is held */
-    bool given_back; /* it was held, and the side answered OK to a release; perhaps not for sure */
-    bool in_doubt;   /* the reply to a release was lost: that it is gone may come of that */
-    bool lost;       /* it was gone when it was released, perhaps not by a release of ours */
+    bool maybe;      /* the leg was asked for: it is held, or may be, now or later */
+    bool held;       /* the leg is held */
+    bool given_back; /* the leg was held, and the side answered OK to a release, perhaps without being sure */
+    bool in_doubt;   /* the reply to a release was lost: if the leg is gone, that release may be the reason */
+    bool lost;       /* the leg was gone when it was released, and perhaps no release of ours was the reason */
     bool
         asked_back; /* a release was sent and may still be on its way: never ask under this grant again */
-    unsigned tries; /* how often it was held, or may have been */
+    unsigned tries; /* how often the leg was held, or may have been held */
 };
 
 struct claim {
@@ -148,12 +148,12 @@ struct claim {
     mortise_grant_id grant; /* the core's */
     struct migrate *migrate;
     struct leg legs[SIDES];
-    uint64_t epoch;                /* of the registration that it depends on */
-    uint64_t lapses;               /* migrate->lapses when it was first asked for: registered for it then */
-    bool busy;                     /* a call works on it */
-    bool dropped;                  /* nobody will ask for it: release it until that is sure */
+    uint64_t epoch;                /* of the registration that the claim depends on */
+    uint64_t lapses;               /* migrate->lapses at the first request; the client was registered then */
+    bool busy;                     /* a call works on the claim */
+    bool dropped;                  /* the core will not ask for it again: release it until that is sure */
     struct claim *next, *previous; /* in migrate->dropped */
-    int64_t until_ns;              /* it has ended by then in any case */
+    int64_t until_ns;              /* the claim has ended by then in any case */
     int64_t again_ns;              /* dropped: when to release it again */
     int64_t ttl_ms;
     struct ask drops[SIDES];
@@ -172,10 +172,10 @@ enum call_state {
     CALL_OTHER,  /* a renewal, a release, a look */
 };
 
-/* What comes after an undo. */
+/* What follows an undo: the call fails, or begins again. */
 enum call_then { THEN_FAIL, THEN_AGAIN };
 
-/* One name that `to` has, kept until the list of `from` is there. */
+/* One name from the list of `to`, kept until the list of `from` comes. */
 struct listed {
     struct listed *next;
     unsigned char numbers[sizeof(mortise_info) - offsetof(mortise_info, pid)]; /* from `pid` on */
@@ -184,7 +184,7 @@ struct listed {
 
 struct call {
     struct migrate *migrate;
-    mortise_op *upper;                            /* the core's; its driver_data[0] is the call */
+    mortise_op *upper;                            /* the core's op; its driver_data[0] is the call */
     struct call *next, *previous;                 /* in migrate->calls */
     struct call *next_waiting, *previous_waiting; /* in to_register, or in waiting */
     struct claim *claim;
@@ -196,18 +196,18 @@ struct call {
     bool undone;      /* CALL_UNDO: the requests were sent */
     bool waits;       /* it is in migrate->waiting */
     bool watching;    /* leg 2 is watched */
-    bool news;        /* they came while leg 2 was asked */
+    bool news;        /* news came while leg 2 was asked */
     bool failed;      /* a release: one of the legs failed */
     bool was, lost;   /* a release: a leg was held; a leg should have been held and was not */
-    bool all_sure;    /* dead.c: all answers so far */
+    bool all_sure;    /* dead.c: all answers so far were sure */
     unsigned round;   /* dead.c: which try's grants were asked for */
     bool found[SIDES]; /* dead.c: a grant was held there */
     int64_t ask_ns;   /* when to ask leg 2 again; 0: not */
     int64_t renew_ns; /* when to renew leg 1 during the wait for leg 2 */
     enum call_then then;
-    mortise_status status; /* the answer, if something must be done before it is given */
+    mortise_status status; /* the answer, while something must be done before it is given */
     int64_t hint_ms;
-    uint64_t floor;       /* of a second try, if the floor of the first was too low; else 0 */
+    uint64_t floor;       /* for the second try, if the floor of the first was too low; else 0 */
     int64_t floored_us;   /* when the floor was computed */
     int64_t first_had_us; /* when leg 1 was granted */
     bool has_error;
@@ -234,7 +234,7 @@ struct far {
     uint64_t hash, floor;
 };
 
-/* What the registration, and the wait for leg 2, tell the acquire above them. */
+/* What register.c and wait.c call in the acquire above them. */
 struct register_events {
     void (*registered)(struct call *call);
 };
@@ -269,16 +269,16 @@ struct migrate {
     bool here;       /* registered, until D */
     uint64_t epoch;  /* counts the presences that were lost */
     uint64_t lapses; /* counts presences that had lapsed when they were extended, or were lost */
-    uint64_t lapses_before; /* (ii) */
+    uint64_t lapses_before; /* lapses at the beginning of (ii) */
     int64_t grace_ns;       /* when the wait for an optional answer ends; 0: none */
     struct ask lister;
-    void (*met)(struct migrate *migrate); /* meets and meets_count are there */
+    void (*met)(struct migrate *migrate); /* called when meets and meets_count are known */
     char meets[256];                      /* the clients in the way, as text */
     char meets_name[MORTISE_NAME_MAX + 1];
     size_t meets_count;
-    int64_t meets_until_ns; /* they are not asked for anew before */
+    int64_t meets_until_ns; /* they are not asked for again before then */
     enum migrate_side refused_by;
-    mortise_op *leaving; /* of the close */
+    mortise_op *leaving; /* the op of the close */
 
     struct call *calls;
     struct call *to_register; /* calls that wait for the registration */
@@ -290,14 +290,14 @@ struct migrate {
     size_t claims_swept;
     struct watch *watches;
     int64_t offset_us; /* tokens: see floor.c */
-    int64_t clock_us;  /* how far servers' clocks are ahead of ours, by presences; 0: not known */
+    int64_t clock_us;  /* how far servers' clocks are ahead of ours, as the presences' tokens show; 0: unknown */
     struct far far[FAR_NAMES];
-    uint64_t counted; /* what a side on sessions has counted to, as far as was seen */
+    uint64_t counted; /* the highest count that was seen on a side on sessions */
     bool offset_known;
     int64_t last_t_us;
     bool flush_posted;
-    unsigned depth; /* how many calls of the core's will flush at their end */
-    int64_t due_ns; /* not later than the first due thing; may be earlier */
+    unsigned depth; /* how many nested calls of the core will flush at their end */
+    int64_t due_ns; /* not later than the first due time, but may be earlier */
 };
 
 static inline int64_t now_of(struct migrate *migrate)
@@ -305,7 +305,7 @@ static inline int64_t now_of(struct migrate *migrate)
     return migrate->host->now(migrate->host);
 }
 
-/* Something is due then. */
+/* Notes that something is due at at_ns. */
 static inline void due_at(struct migrate *migrate, int64_t at_ns)
 {
     if (at_ns < migrate->due_ns)
@@ -317,7 +317,7 @@ static inline enum migrate_side other_side(enum migrate_side side)
     return side == MIGRATE_FROM ? MIGRATE_TO : MIGRATE_FROM;
 }
 
-/* The instant from which a claim that is good for so long counts as gone: R1. */
+/* Returns the instant from which a claim counts as gone (R1). */
 static inline int64_t deadline_of(int64_t from_ns, int64_t good_for_ms)
 {
     return from_ns + good_for_ms * NS_PER_MS - (good_for_ms * NS_PER_MS / 100 + 2 * NS_PER_MS);
@@ -329,13 +329,13 @@ void presence_init(struct migrate *migrate, enum migrate_side side, const char *
                    const struct presence_events *events);
 /* Whether it is held and its deadline has not passed. */
 bool presence_is_good(const struct presence *presence, int64_t now_ns);
-/* And it is renewed when that is due. */
+/* The same, and it is renewed when that is due. */
 bool presence_is_kept(const struct presence *presence, int64_t now_ns);
-/* Acquires it, extends one that may have lapsed, or releases one that is left over; then events->answered. */
+/* Acquires the presence, extends one that may have lapsed, or releases one that is left over; then events->answered. */
 void presence_want(struct migrate *migrate, enum migrate_side side);
-/* Renews those that are nearly due, together with what is sent anyway. */
+/* Renews the presences whose renewal is nearly due, together with other requests. */
 void presence_renew_along(struct migrate *migrate);
-/* wanted: else those that are due are not renewed, before presence_want() says so. */
+/* wanted false: presences that are due are not renewed until presence_want() is called. */
 void presence_turn(struct migrate *migrate, int64_t now_ns, bool wanted);
 /* Releases it; then events->given_back. False: there is nothing to release. */
 bool presence_give_back(struct migrate *migrate, enum migrate_side side);
@@ -344,12 +344,12 @@ void presence_stop(struct migrate *migrate, enum migrate_side side);
 
 /* ---- register.c -------------------------------------------------------------------------------------- */
 
-/* Also makes the presences of all legs. */
+/* Also initialises the presences of all legs. */
 void register_init(struct migrate *migrate, const char *client_id,
                    const struct register_events *events);
 bool registered(struct migrate *migrate);                /* now */
 int64_t registered_until(const struct migrate *migrate); /* D */
-/* Makes the calls in to_register go on (events->registered) or fail. */
+/* Begins to register if necessary. Then the calls in to_register go on (events->registered) or fail. */
 void register_want(struct migrate *migrate);
 /* Whether the presences are to be renewed. */
 bool register_wants_presences(struct migrate *migrate);
@@ -360,7 +360,7 @@ void register_leave_now(struct migrate *migrate); /* op is canceled */
 
 /* ---- meet.c ------------------------------------------------------------------------------------------ */
 
-/* meets has an answer that is not old. */
+/* Whether meets has an answer that is recent enough. */
 bool meet_is_known(struct migrate *migrate);
 /* Asks which clients of a phase are on a side, and calls met() with the answer in meets. False: it cannot be asked. */
 bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
@@ -368,9 +368,9 @@ bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
 
 /* ---- claim.c ----------------------------------------------------------------------------------------- */
 
-/* The grants of the first tries follow from the core's, so that another process can release them (dead.c). Those of later
- * tries are random. No two legs have the same: if the sides are one server, or have one in common (a node of redlock), the
- * one leg must not pass for the other there, nor be undone with it. */
+/* The grant ids of the first tries follow from the core's grant id, so that another process can release them (dead.c). Those
+ * of later tries are random. Two legs never have the same grant id: if the sides are one server, or have one in common (a node
+ * of redlock), that server must not take one leg for the other, nor undo one with the other. */
 enum { TRIES_NAMED = 3 };
 void claim_grant_of_try(const struct migrate *migrate, enum migrate_side side,
                         const mortise_grant_id *core, unsigned number, mortise_grant_id *grant);
@@ -379,29 +379,28 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op); /* NULL
 bool claim_is_clean(
     const struct claim *claim); /* nothing is held, and nothing can come to be held */
 void claim_forget(struct claim *claim);
-/* It is about to be asked for, or renewed: it may last for so long from now on. */
+/* The claim is about to be asked for, or renewed: it may last for ttl_ms from now on. */
 void claim_may_last(struct claim *claim, int64_t ttl_ms);
 void claim_leave(struct claim *claim); /* the call that works on it ends */
-/* Nobody will ask for it: releases it, again and again until that is sure. */
+/* The core will not ask for the claim again: releases it, again and again until that is sure. */
 void claim_drop(struct claim *claim);
 void claims_turn(struct migrate *migrate, int64_t now_ns);
-/* The client closes: what was dropped is released once more at once, and never later; drop_ended() is called after each
- * answer. */
+/* The client closes: releases all dropped claims once more, now, and never again; calls drop_ended() after each answer. */
 void claims_leave(struct migrate *migrate, void (*drop_ended)(struct migrate *migrate));
-bool claims_are_out(const struct migrate *migrate); /* releases of what was dropped */
-void claims_cancel(struct migrate *migrate);        /* those */
+bool claims_are_out(const struct migrate *migrate); /* releases of dropped claims are out */
+void claims_cancel(struct migrate *migrate);        /* cancels those releases */
 void claims_end(struct migrate *migrate);
 /* Fills the request that releases a leg; does not send it. */
 void leg_prepare_release(struct claim *claim, enum migrate_side side, struct ask *ask,
                          const char *name, size_t name_len);
-/* A release of what may be held may still be on its way: release it for sure before asking for anything else. */
+/* A release of what may be held may still be on its way: release it until that is sure, before asking for anything else. */
 bool claim_is_asked_back(const struct claim *claim);
 /* Notes what the answer to a release says. False: the leg may still be held. *was (may be NULL): whether it was held. */
 bool leg_released(struct leg *leg, const struct ask *ask, bool *was);
 
 /* ---- acquire.c, wait.c ------------------------------------------------------------------------------- */
 
-/* Also makes the registration below it. */
+/* Also initialises the registration below it. */
 void acquire_init(struct migrate *migrate, const char *client_id);
 void acquire_start(struct call *call);
 void acquire_answered(struct call *call, struct ask *ask);
@@ -410,7 +409,7 @@ void acquire_cancel(struct call *call);
 void acquire_waiting(struct call *call);
 void wait_begin(struct call *call); /* with leg 2 */
 void wait_end(struct call *call);
-/* Another client holds it: leg 2 is asked again on news, or after hint_ms. */
+/* Another client holds leg 2: asks again on news, or after hint_ms. */
 void wait_busy(struct call *call, int64_t hint_ms);
 /* The answer to a renewal of leg 1. False: it was lost, and the acquire must begin again. */
 bool wait_renewed(struct call *call, const struct ask *ask);
@@ -455,7 +454,7 @@ void dispatch_waiting(struct migrate *migrate, mortise_op *op);
 /* A call for the core's op; `answered` gets the answers to its requests. NULL: out of memory. */
 struct call *call_make(struct migrate *migrate, mortise_op *upper,
                        void (*answered)(struct ask *ask));
-/* The name on the second leg: the same name in that side's namespace. False: it is too long for it. */
+/* Makes the name on the second leg: the same name in that side's namespace. False: it is too long there. */
 bool call_name_second(struct call *call);
 bool call_is_out(const struct call *call); /* a request of it is out */
 void call_complete(struct call *call, mortise_status status);
@@ -463,10 +462,10 @@ void call_fail(struct call *call, mortise_status status, bool retryable, const c
     __attribute__((format(printf, 4, 5)));
 /* Keeps a request's error for call_fail_kept(); NULL: none. */
 void call_keep_error(struct call *call, const struct ask *ask);
-/* A release: one side has failed. What the core repeats goes before what is final, or a refusal of one side would end the
- * release on the other one, which was only away; and INDETERMINATE goes before all. */
+/* A release: one side has failed. A failure that the core repeats goes before a final one: otherwise a refusal of one side would
+ * end the release on the other side, which was only unreachable. INDETERMINATE goes before all others. */
 void call_keep_failure(struct call *call, const struct ask *ask);
-/* The failure that was kept is one that the core repeats. */
+/* Whether the core repeats a request that has failed as the kept failure says. */
 bool call_failure_may_pass(const struct call *call);
 /* Fails with the error that was kept, if there is one. */
 void call_fail_kept(struct call *call, mortise_status status);

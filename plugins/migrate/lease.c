@@ -1,10 +1,10 @@
-/* lease.c - a claim that is held: renewed and given back on all legs at once, broken by its token. protocol.h (3, 7).
+/* lease.c - a claim that is held: renewed and released on all legs at once, or broken by its token. protocol.h (3, 7).
  *
- *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
- *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant. Either takes no such ttl:
- *             INVALID if neither has extended it, else INDETERMINATE.
- *   release   a leg that was given back, or was lost, for sure, is not asked for again when the core repeats: the claim
- *             remembers that. */
+ *   renew     If the presence that it depends on was lost: LOST, and the claim is dropped. Both OK: good for the shortest of both
+ *             and D. Either gone: the other is dropped, LOST. Either without an answer: that failure. Either does not take this
+ *             ttl: INVALID if neither has extended the claim, else INDETERMINATE.
+ *   release   If the core repeats a release, a leg that was surely released or lost is not asked again: the claim remembers
+ *             that. */
 #include "internal.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ void lease_tell(struct call *call)
     upper->good_for_ms = until_ns <= from_ns ? 0 : (until_ns - from_ns) / NS_PER_MS;
 }
 
-/* The presence is not renewed though it is high time: what hangs on it is in danger. */
+/* A presence is not renewed although its deadline is near, so the claims that depend on it are in danger. */
 static bool presence_is_late(struct migrate *migrate)
 {
     int64_t now_ns = now_of(migrate);
@@ -76,7 +76,7 @@ void lease_renew(struct call *call)
     }
 }
 
-/* INVALID tells the core that nothing was asked for. So it is the answer only if no side has extended the claim. */
+/* INVALID says to the core that no server was asked. So it is the answer only if no side has extended the claim. */
 static mortise_status renewal_status(const struct call *call)
 {
     if (call->status == MORTISE_INVALID)
@@ -148,7 +148,7 @@ void lease_release(struct call *call)
         return;
     }
     struct claim *claim = claim_find(call->migrate, &call->upper->grant);
-    if (claim == NULL || claim->dropped) { /* nothing, or nothing that is not being given back */
+    if (claim == NULL || claim->dropped) { /* there is nothing, or it is being released already */
         call->upper->sure = true;
         call_complete(call, MORTISE_LOST);
         return;
@@ -162,7 +162,7 @@ void lease_release(struct call *call)
     release_legs(call);
 }
 
-/* Found by this release, or by one that it repeats. */
+/* This release, or one that it repeats, has found that a leg was lost. */
 static bool was_lost(const struct claim *claim)
 {
     return claim->legs[MIGRATE_FROM].lost || claim->legs[MIGRATE_TO].lost;
@@ -171,7 +171,7 @@ static bool was_lost(const struct claim *claim)
 static void released_all(struct call *call)
 {
     mortise_status status = call->was && !call->lost ? MORTISE_OK : MORTISE_LOST;
-    /* of a repeat, the core takes LOST for what a release whose reply was lost has left behind */
+    /* in a repeat, the core would take LOST for the effect of a release whose reply was lost */
     if (call->migrate->leg_count == 1
             ? call->status == MORTISE_NOTOWNER
             : (call->upper->flags & MORTISE_OP_REPEAT) != 0 && was_lost(call->claim))
@@ -183,7 +183,7 @@ static void released_all(struct call *call)
         call_complete(call, status);
 }
 
-/* In one go, for what this client asks next is to come after it. */
+/* Releases all legs at the same time, because this client's next request must come after them. */
 static void release_legs(struct call *call)
 {
     struct migrate *migrate = call->migrate;
@@ -213,7 +213,7 @@ static void released(struct call *call, const struct ask *ask)
     } else if (is_gone(ask->op.status)) {
         bool lost = was_held && !leg->given_back;
         call->lost |= lost;
-        /* that another has it says nothing of when it came */
+        /* if another client has the leg, it is unknown when it got it */
         leg->lost |= lost && (!leg->in_doubt || ask->op.status == MORTISE_NOTOWNER);
         call->status = call->failed ? call->status : ask->op.status;
     } else {
@@ -225,7 +225,7 @@ static void released(struct call *call, const struct ask *ask)
 
 /* ---- break --------------------------------------------------------------------------------------- */
 
-/* One side has not done it, for sure or perhaps. Did the other one? */
+/* One side has failed. If a side has broken its part, or may have broken it, the answer is INDETERMINATE. */
 static mortise_status half_broken(const struct call *call, mortise_status status)
 {
     for (size_t i = 0; i < call->migrate->leg_count; i++) {
@@ -236,7 +236,7 @@ static mortise_status half_broken(const struct call *call, mortise_status status
     return status;
 }
 
-/* OK if it was on either; a failure of either says that nobody knows. */
+/* OK if the claim existed on either side. If either side failed, see half_broken(). */
 static void broken(struct call *call)
 {
     struct migrate *migrate = call->migrate;

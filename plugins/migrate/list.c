@@ -1,9 +1,9 @@
 /* list.c - the held names, without this plugin's own: of the phase's side, or of both sides.
  *
  * In phase both a name may be held on `from` only (by a client of phase old), on `to` only (phase new), or on both. `to` is
- * asked first, and what it has is kept. Then the names of `from` are passed on as they come, and those of `to` between
- * them: both lists are in byte order. A name that is on both is reported as `to` has it, like an inspect's. The memory is
- * that of one side's list. If either side fails, so does the list: it would lack locks. */
+ * asked first, and its list is kept. Then the names of `from` are passed on as they come, with those of `to` between them:
+ * both lists are in byte order. A name that is on both is reported as `to` has it, as inspect does. So only one side's list
+ * is in memory. If either side fails, the list fails, because locks would be missing in it. */
 #include "internal.h"
 
 #include <stddef.h>
@@ -41,7 +41,7 @@ static const char *get_text(const char *at, char *text)
     return at + size;
 }
 
-/* Without the room that the texts of an info could take, and mostly do not. */
+/* Keeps a packed copy: a whole mortise_info has room for the longest texts, and most texts are short. */
 static void keep(mortise_op *op, const mortise_info *info)
 {
     const struct ask *ask = (struct ask *)op;
@@ -63,7 +63,8 @@ static void keep(mortise_op *op, const mortise_info *info)
     call->list_end = &listed->next;
 }
 
-/* In the namespace of the core's op. A name that is too long for it is nothing that one could ask for. */
+/* Reports a kept name in the namespace of the core's op. A name that is too long there is skipped: no client could acquire
+ * it. */
 static void tell_kept(struct call *call, const struct listed *listed)
 {
     const struct side *first = &call->migrate->sides[call->migrate->legs[0]];
@@ -79,7 +80,7 @@ static void tell_kept(struct call *call, const struct listed *listed)
     tell(call, &info);
 }
 
-/* Tells what comes before the name, and the name itself (NULL: everything). True: the name was among them. */
+/* Reports the kept names that come before `name`, and `name` itself if it was kept (NULL: all names). True: it was kept. */
 static bool tell_kept_until(struct call *call, const char *name)
 {
     int order = -1;

@@ -1,9 +1,10 @@
 /* look.c - inspect and ping, and the way to list.c.
  *
- * inspect reports who holds the name. Everybody takes leg 1 before leg 2, so whoever has leg 2 holds it; one
- * that has leg 1 only may still be waiting for leg 2. If leg 2 is free, the holder of leg 1 is reported: a
- * client of phase old, or one that is about to take leg 2. If leg 2's side does not answer, the inspect fails: a client
- * of phase new may hold the name there, and the token of leg 1 need not be the lease's. */
+ * inspect reports the holder of the name. All clients acquire leg 1 before leg 2. So a client that has leg 2
+ * holds the name, and a client that has only leg 1 may still be waiting for leg 2. If leg 2 is free, the
+ * holder of leg 1 is reported: a client of phase old, or one that is about to acquire leg 2. If leg 2's side
+ * does not answer, the inspect fails: a client of phase new may hold the name there, and the token of leg 1
+ * need not be that of the lease. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -119,7 +120,7 @@ static void inspected(struct call *call)
                 second->waiters = -1;
             else
                 second->waiters +=
-                    info->waiters; /* they wait for leg 1, or have it and wait for 2 */
+                    info->waiters; /* these wait for leg 1, or have leg 1 and wait for leg 2 */
             *info = *second;
             status = MORTISE_OK;
             side = migrate->legs[1];

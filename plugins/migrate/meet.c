@@ -1,6 +1,6 @@
-/* meet.c - which clients of another phase are in the way of a refused client: their presences, by host and pid. Only the
- * error message needs them; they decide nothing. So they are asked for once in a while only, however often a refused client asks
- * for a lock: a server may have to look at all its keys for the answer. */
+/* meet.c - which clients of another phase are in the way of a refused client: their presences, by host and pid. They are only
+ * for the error message and decide nothing. So they are listed only once in a while, however often a refused client asks for a
+ * lock: a server may have to read all its keys for the answer. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void answered(struct ask *ask)
     if (migrate->meets_count > 3)
         snprintf(migrate->meets + used, sizeof(migrate->meets) - used, " and %zu more",
                  migrate->meets_count - 3);
-    if (ask->op.status == MORTISE_OK) /* else it may be only a part */
+    if (ask->op.status == MORTISE_OK) /* else the list may be incomplete */
         migrate->meets_until_ns = now_of(migrate) + KNOWN_NS;
     migrate->met(migrate);
 }

@@ -1,5 +1,5 @@
-/* module.c - the migrate plugin as a module: its options, the opening of the sides, and the core's calls, each of which
- * ends with sending what it gathered. protocol.h says what it does, internal.h which file does what. */
+/* module.c - the migrate plugin as a module: its options, the opening of the sides, and the core's calls. Each call ends
+ * with sending the requests that it has collected. protocol.h says what the plugin does, internal.h which file does what. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool is_leg(const struct migrate *migrate, enum migrate_side side)
     return migrate_uses(migrate->phase, side);
 }
 
-/* The side that the phase does not use is opened for what it can tell, if it can be. */
+/* Opens a side. The side that the phase does not use is opened only to read from it, and need not open. */
 static mortise_status open_side(struct migrate *migrate, enum migrate_side which,
                                 const mortise_open_args *args, mortise_error *error)
 {
@@ -113,7 +113,7 @@ static mortise_status migrate_open(const mortise_open_args *args, void **ctx, mo
     return error->status = status;
 }
 
-/* What is out must not come back to what is freed. */
+/* Cancels the requests that are out, because their answers must not reach freed memory. */
 static void migrate_close(void *ctx)
 {
     struct migrate *migrate = ctx;
@@ -165,7 +165,7 @@ static size_t interest_of(struct side *side, struct pollfd *fds, size_t capacity
     return side->fd_count;
 }
 
-/* What each side wants is remembered, to tell in `turn` whose a descriptor is: it changes nothing that anybody sees. */
+/* Remembers the descriptors of each side, so that `turn` knows to which side a descriptor belongs. Nothing else changes. */
 static size_t migrate_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     struct migrate *migrate = ctx;
@@ -228,8 +228,8 @@ static void migrate_unwatch(void *ctx, const char *name, size_t name_len)
         below->module->unwatch(below->ctx, name, name_len);
 }
 
-/* Of which side is not said: the core looks up what it knows, and so does wait.c. A module below is on the stack: nothing is
- * sent to it from here. */
+/* It is unknown from which side the news comes, so both the core and wait.c look the name up. This is called inside a call
+ * of a module below, so nothing may be sent to it from here. */
 static void migrate_news(void *ctx, const char *name, size_t name_len)
 {
     struct migrate *migrate = ctx;
@@ -263,7 +263,7 @@ static uint32_t migrate_capabilities(void *ctx)
         any |= side;
     }
     if (migrate->leg_count == 2)
-        all &= ~(uint32_t)MORTISE_CAP_FAIR; /* who has to begin again has lost his place */
+        all &= ~(uint32_t)MORTISE_CAP_FAIR; /* a caller that has to begin again has lost its place */
     return all | (any & MORTISE_CAP_SESSION);
 }
 

@@ -8,13 +8,13 @@
  *                ── LOST ─────▶ none; before D, all grants are lost with it
  *                ── another presence of this client is not good, and no call waits to register ──▶ not renewed: it ends with its
  *                                ttl, or the next registration renews it
- *           held ── released ──▶ none. If there is no answer, or it is not sure: leftover. The presence may stand until its ttl
+ *           held ── released ──▶ none. If there is no answer, or it is not sure: leftover. The presence may exist until its ttl
  *                                ends, or a late request may still acquire it, and this client would block itself. So it is
- *                                released again before another is acquired, under another grant: the late release would end
- *                                one under the same grant.
+ *                                released again before another presence is acquired. That one has another grant, because the
+ *                                late release would end a presence under the same grant.
  *
- * presence.c does not decide who may live; the registration above it does, and passes a table of functions that hear of
- * each change (struct presence_events). */
+ * presence.c does not decide which presences are needed. The registration above it does, and passes a table of functions
+ * that presence.c calls at each change (struct presence_events). */
 #include "internal.h"
 
 #include <string.h>
@@ -97,7 +97,7 @@ void presence_want(struct migrate *migrate, enum migrate_side side)
 {
     struct presence *presence = &migrate->sides[side].presence;
     if (presence->ask.out)
-        return; /* its answer is enough, or leads here again */
+        return; /* a request is out: its answer is enough, or leads here again */
     if (presence->leftover)
         release(presence);
     else if (presence->had)
@@ -157,7 +157,7 @@ static void gone(struct presence *presence)
         presence->events->lost(presence->ask.migrate);
 }
 
-/* Tries again, soon at first, and only while the presence is good: after that there is nothing to keep. */
+/* Tries again, soon at first, but only while the presence is good: after that, the next registration renews it. */
 static void renewal_failed(struct presence *presence)
 {
     struct migrate *migrate = presence->ask.migrate;
@@ -197,7 +197,7 @@ static void renewed(struct presence *presence, const mortise_op *op)
         renewal_failed(presence);
 }
 
-/* Released or left over: in either case the client is not registered by it. */
+/* The presence was released, or is left over: in either case the client is not registered by it any more. */
 static void released(struct presence *presence)
 {
     presence->maybe = presence->leftover = !ask_is_sure(&presence->ask);

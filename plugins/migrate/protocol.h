@@ -38,18 +38,18 @@
  *   write): if the fleet has gone back to stage 1 since, `to` admits new again while `from` admits old. Old clients that
  *   register then, and can reach `to`, are refused; those that are registered go on, and new clients beside them are
  *   admitted. So new clients must not run before such a server is back in service (docs/migrating.md).
- *   A register cannot be parsed: it admits nobody. If an old client finds such a one on `to`, it may admit new, for all that the
- *   client knows: it refuses, too.
+ *   A register cannot be parsed: it admits nobody. If an old client finds such a register on `to`, it refuses too, because the
+ *   register may admit new.
  *   A side has no records (Redlock: compare-and-write needs consensus): its register is on the other side, under a name of
- *   its own, and whoever needs it needs that side too. So a client of phase old then gets no lock while `to` is unreachable
- *   (UNREACHABLE), or if its module cannot be opened (CONFIG, with the reason; that is not tried again). (It only matters that a
- *   presence exists before the register is read, and that the register is written before presences are listed; it does not
- *   matter where the two are.) If `to` is the side without records, `from` cannot
- *   be removed in stage 3. If neither side has records: refused (CONFIG).
+ *   its own, and a client that needs this register needs that side too. If `from` has no records, a client of phase old gets
+ *   no lock while `to` is unreachable (UNREACHABLE), or if the module of `to` cannot be opened (CONFIG, with the reason; it
+ *   is not opened again). (It only matters that a presence exists before the register is read, and that the register is
+ *   written before presences are listed; it does not matter where the two are.) If `to` is the side without records, `from`
+ *   cannot be removed in stage 3. If neither side has records: refused (CONFIG).
  *
  * 3. THE PRESENCE of a client is a lock on each side that its phase uses. It has a name of its own (phase and client id),
- * the client's note (host, pid, program), and its own ttl (`presence`, 30 s). The plugin renews it together with whatever
- * else is due. Its deadline D is computed as that of any lease: from before the request was first sent, less the margin
+ * the client's note (host, pid, program), and its own ttl (`presence`, 30 s). The plugin renews it together with other
+ * requests. Its deadline D is computed like that of any lease: from before the request was first sent, less the margin
  * (R1); the server ends it later than that. No grant's deadline is later than D: what acquire and renew report is
  * shortened to D. Therefore:
  *
@@ -57,12 +57,12 @@
  *       registered again.
  *
  *   The client is killed: its presence expires with its ttl, as its locks do, without any clean-up.
- *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, the core releases what they
- *   had, for the servers keep that for as long as the ttl says; and a grant that arrives is too late by its deadline, and is
- *   released too. Before its next grant it registers again (4). A grant that was
- *   requested before D passed, and is answered after the client has registered again (a request that waited in a driver's
- *   queue, or whose reply was lost and that the core repeats), is released and requested again: the registers may not have
- *   been read since, and steps in between may have raised the floor above its token.
+ *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, the core releases their
+ *   claims, because the servers keep these until the end of their ttl. If a grant arrives then, its deadline has passed, so it
+ *   is released too. Before its next grant, the client registers again (4). A grant that was requested before D passed, and is
+ *   answered after the client has registered again (a request that waited in a driver's queue, or whose reply was lost and that
+ *   the core repeats), is released and requested again: the registers may not have been read since, and steps in between may
+ *   have raised the floor above its token.
  *   A renewal's reply is lost: it is repeated; until it is answered, D does not move, nor do the grants: SUSPECT.
  *   The renewal says LOST (an operator broke the presence, or the server forgot it): all grants are LOST. Their renewals
  *   are answered so, their claims are released, and the client registers again.
@@ -92,8 +92,8 @@
  *   A reply of (i) is lost: the request is repeated under the same grant id. If the late request is executed when nobody
  *   waits for it, there is a presence without a client, which delays a step for its ttl.
  *   A side cannot be reached: UNREACHABLE, which names the side: a client of phase both cannot work with half.
- *   A refused client tries again when somebody asks again: the plugin does not remember a refusal, but for five seconds those whom
- *   its message names.
+ *   A refused client tries again when its application asks again: the plugin does not remember a refusal. It remembers only the
+ *   clients that its message names, for five seconds.
  *   A hundred clients of random phases register in one second while steps are taken: each one behaves as above.
  *
  * 5. A STEP closes one side's register to a phase, waits until (a) holds for all clients of that phase, and then opens the
@@ -135,24 +135,24 @@
  *   In phase both a grant has a token that is above all tokens that either side gave for that name before, and that each
  *   side has as its last one: x from `from` (requested with the floor T), y from `to` (requested with the floor x).
  *     y = x: the token is x. y > x: x may be less than what `to` gave before. Both are released, and everything starts
- *     again with a T above y. (To raise `from` alone, it would have to be released and requested again while `to` is held;
- *     a client that queues there would get it. And x' > y again, if clocks go on: two tokens for one grant.)
+ *     again with a T above y. (To raise only `from`, it would have to be released and requested again while `to` is held, and
+ *     a client that queues there would get it. Also, x' > y would follow when the clocks go on: two tokens for one grant.)
  *   T follows the servers' clocks, which the presences' tokens show, and is ten seconds ahead of them, so nearly always
- *   y = x, and a second try is rare: plugins/migrate/floor.c. A floor decides no deadline. It contains no client's clock:
- *   one that is wrong by a day would put tokens beyond the floors of a step.
+ *   y = x, and a second try is rare: plugins/migrate/floor.c. A floor decides no deadline. It contains no client's clock,
+ *   because a clock that is wrong by a day would put tokens beyond the floors of a step.
  *   Leases of one owner share a hold and its token: they are requested with T only in a second try.
  *
  *   For names that nobody acquires in phase both there are the floors in the registers. After the presences have ended, a
  *   step takes one token of each side (with a lock of its own), adds a day of microseconds to the largest of these tokens
  *   and of both floors, and writes the sum as the floor of the side that it opens. Clients of phases old and new send their
  *   side's floor with every acquire; clients of phase both send the larger one.
- *   No earlier token is above it. A server with a clock gives what its clock says, or one more than the name's last token,
- *   or the floor that it is asked for: a register's floor; or T, which is at most a minute above the clocks, or half a day
- *   above the count of a server on sessions; or, after a try that was too low, the name's last token and a hundredth of the
- *   time for which the client has had `from`. The tokens of a name that is above the clock, because of the floors of quick
- *   steps (a day each), grow by a hundredth of what the clock does. So the name is a day above the last floor after a
- *   hundred days, and the floor of the next step, a day above both that floor and the clock, is above it. The step's own
- *   token shows the count of a server on sessions, over all names.
+ *   No earlier token is above such a floor. A server with a clock gives what its clock says, or one more than the name's last
+ *   token, or the floor that it is asked for. That floor is a register's floor; or T, which is at most a minute above the
+ *   clocks, or half a day above the count of a server on sessions; or, after a try that was too low, the name's last token
+ *   plus a hundredth of the time for which the client has held `from`. If a name is above the clock, because of the floors of
+ *   quick steps (a day each), its tokens grow by a hundredth of what the clock does. So the name is a day above the last floor
+ *   after a hundred days, and the floor of the next step, a day above both that floor and the clock, is above the name. The
+ *   step's own token shows the count of a server on sessions, over all names.
  *   The token of both sides is needed: their clocks may differ by days, and tokens of the one side may be ahead of the
  *   other side's clock.
  *
@@ -177,25 +177,23 @@
  *     both granted       from = the earlier sending; good until the earliest of both claims' ends and D. If that has
  *                        passed, the core releases.
  *   renew     both at once. Both OK: as above, shortened to D. Either one LOST or NOTOWNER: the other is released, LOST.
- *             Either one without an answer: that failure, so SUSPECT; it does not help that the other side was extended.
- *             Either one takes no such ttl (INVALID), and the other side was extended: INDETERMINATE. INVALID only if both say so.
- *             The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
- *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
- *             claim existed on both; LOST if it did not on either, because another holder may have overlapped then; a
- *             failure of either one is the answer, INDETERMINATE before all others, and what the core repeats before what is
- *             final; `sure` if both are. One side has answered, but is not sure, and the other one refuses for good: the
- *             refusal is final, and what may still come on the one side is left to its ttl. A repeat releases what is left;
- *             if a side had lost the claim, and no release of ours explains that, or if another has it there, it says
- *             NOTOWNER: after a lost reply the core takes LOST for OK. By token (break): on both, OK if it existed on either.
- *             Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE. What is final on
- *             one side is the answer only when the other side has been asked for all tries.
- *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
- *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
- *   list      `to`, then `from`: the names of both, in byte order; one that is on both as inspect has it. If either side does not
- *             answer, it fails. The plugin's own names are not listed.
- *   watch     `from`, and `to` while an acquire waits for it.
- *   read, write   none for applications; the registers belong to the plugin.
- *   ping      both; the line names both.
+ *             Either one without an answer: that failure, so SUSPECT, even if the other side was extended.
+ *             Either one does not take this ttl (INVALID), and the other was extended: INDETERMINATE. INVALID only if both say
+ *             so. The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT. release
+ *             both at once (this client's next request to either side comes after it), both even if one fails. OK if the claim
+ *             existed on both. LOST if it was missing on one, because another holder may have overlapped then. If either one
+ *             fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core repeats go
+ *             before final ones. `sure` if both are. If one side has answered, but is not sure, and the other side refuses for
+ *             good, the refusal is final, and what may still come on the first side is left to its ttl. A repeat releases what is
+ *             left. If a side had lost the claim, and no release of ours explains that, or if another has it there, the repeat
+ *             says NOTOWNER, because after a lost reply the core takes LOST for OK. By token (break): on both; OK if it existed
+ *             on either. Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE. A final
+ *             failure of one side is the answer only after the other side has been asked for all tries. inspect both at once. The
+ *             holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the one on `from`. If `to`
+ *             does not answer, it fails; if `from` does not, only if nobody holds the name on `to`. list `to`, then `from`: the
+ *             names of both, in byte order; a name that is on both is listed as inspect reports it. If either side does not
+ *             answer, the list fails. The plugin's own names are not listed. watch `from`, and `to` while an acquire waits for
+ *             it. read, write none for applications; the registers belong to the plugin. ping both; the line names both.
  *
  *   Out of memory in the middle: as if `to` could not be reached.
  *   The capabilities are those that both sides have (session: if either has it). Not fair, because a caller that starts
@@ -215,11 +213,12 @@
  *
  * To S → C, the clients of A → S are like clients of phase old. So the step 1 → 2 of S → C closes S to them too, and waits for
  * them; the step 2 → 1 of A → S does the same with those of S → C. A presence of phase new on `from`, or of phase old on `to`, is
- * another migration's. A client of phase both has presences of one name on both sides of its migration. So one on S that the other
- * side of the step does not list, which is asked after S, is another migration's; or its client has not taken the other one yet, or
- * one of the two has ended before the other: then it counts as another migration's until that is over. No operator reaches all
- * three servers. So one migration must be at its end before the other one begins: A → S at stage 3, or S → C with clients of
- * phase old only. A step that opens a register to a phase (all but 2 → 3) reads the other role's registers after its own:
+ * another migration's. A client of phase both has presences of one name on both sides of its migration. The other side of the
+ * step is listed after S. If it does not list a presence of phase both that is on S, that presence is another migration's. (Or
+ * its client has not taken the other presence yet, or one of the two has ended before the other: then it counts as another
+ * migration's until that is over.) No operator reaches all three servers. So one migration must be at its end before the other
+ * one begins: A → S at stage 3, or S → C with clients of phase old only. A step that opens a register to a phase (all but 2 → 3)
+ * reads the other role's registers after its own:
  *
  *   S → C   The register of `to` on S admits both: A → S is not at its end; refused. (Between 2 and 3 it
  *           does not, but clients of phase both may still run. They are waited for. An absent one is not counted.)
@@ -238,13 +237,13 @@
  * and its step ends. tests/model/migrate_next.pml is a model of this.
  * But Q does not write a register that was absent. So before it opens, an operator reads the other role's registers on both sides
  * once more; if one has another version than when the step began, the step ends. P then sees that Q has closed S, or Q sees that P
- * has opened it. What remains is an instant: P reads before Q closes S, and writes after Q has read.
+ * has opened it. One case remains: P reads before Q closes S, and writes after Q has read.
  *
  *   A → S never took a step, and none of its clients is on S when Q looks: its register there stays absent, and admits clients of
  *   phase both that come later. They do not meet those of phase new of S → C. (Likewise for those of S → C, after 2 → 1 of A → S.)
  *   Q stops or dies between the two closings: S is closed to old of S → C, and open to new of A → S; they meet. Any `advance` of
- *   S → C goes on.
- *   A client of A → S is killed: its presence expires, as any.
+ *   S → C continues from there.
+ *   A client of A → S is killed: its presence expires, like any other.
  *   The server of S loses its records: the register of `to` is absent; it admits both, not new.
  *   S → C goes back to stage 1: the register of `to` on S stays {} until an operator of A → S opens it.
  *   An operator whose command does not know this section: as if it were not there. So all hosts need one that does.

@@ -97,7 +97,7 @@ static bool is_unsure(const mortise_op *op)
             op->status == MORTISE_NOTOWNER);
 }
 
-/* A presence has a name of this client's own, which nobody else takes. */
+/* A presence has a name that only this client uses. Explains BUSY all the same. */
 static const char *why_busy(const struct migrate *migrate, const struct ask *ask)
 {
     if (migrate->sides[ask->side].presence.leftover)
@@ -107,7 +107,7 @@ static const char *why_busy(const struct migrate *migrate, const struct ask *ask
                                         "`from` and `to` are the same database";
 }
 
-/* A side without records, and the side that has its register could not be opened. */
+/* The side has no records, and the side that has its register could not be opened. */
 static void cannot_without(struct migrate *migrate, enum migrate_side side)
 {
     char text[96], others[96], message[700];
@@ -121,7 +121,7 @@ static void cannot_without(struct migrate *migrate, enum migrate_side side)
     all_fail(migrate, MORTISE_CONFIG, false, message);
 }
 
-/* The side could not be asked, or refused. */
+/* The side could not be asked, or has refused. */
 static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
 {
     char text[96], message[700];
@@ -186,8 +186,9 @@ void register_want(struct migrate *migrate)
         begin(migrate);
 }
 
-/* All are good, or a registration makes them so. One side alone registers nobody; and if it were renewed, a client that has nothing
- * to do would be there for ever, and a step would take it for one of another migration, and wait. */
+/* True if all presences are good, or a registration makes them good. A presence on one side does not register a client. If it
+ * were renewed, a client that has nothing to do would stay there forever; a step would take it for a client of another migration,
+ * and wait. */
 bool register_wants_presences(struct migrate *migrate)
 {
     return migrate->registering != REGISTER_IDLE || migrate->to_register != NULL ||
@@ -202,7 +203,7 @@ static void presence_answered(struct migrate *migrate, enum migrate_side side)
     if (failed(presence) && !presence_is_good(presence, now_of(migrate)))
         cannot(migrate, &presence->ask, "cannot register this client's presence on");
     else if (!any_out(migrate))
-        begin(migrate); /* asks again for those that are not good, or goes on to (ii) */
+        begin(migrate); /* asks again for presences that are not good, or goes on to (ii) */
 }
 
 /* ---- (ii) ----------------------------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ static void begin_reading(struct migrate *migrate)
     }
 }
 
-/* Goes on once all needed answers are there, and the optional ones are there or have had their time. */
+/* Goes on when all required answers have come, and the optional ones have come or GRACE is over. */
 static void look_whether_read(struct migrate *migrate)
 {
     bool optional = false;
@@ -331,7 +332,7 @@ static void met(struct migrate *migrate)
         refuse(migrate);
 }
 
-/* Old and new must never run at the same time; both may run beside either. */
+/* Finds the clients in the way. Old and new must never run at the same time; both may run beside either. */
 static void name_who_is_met(struct migrate *migrate)
 {
     bool asked = false;
@@ -351,7 +352,7 @@ static void name_who_is_met(struct migrate *migrate)
         refuse(migrate);
 }
 
-/* A register of `to` that this version does not understand may admit new. */
+/* Whether the registers admit this client. A register of `to` that this version does not understand may admit new. */
 static bool is_allowed(struct migrate *migrate)
 {
     const struct side *to = &migrate->sides[MIGRATE_TO];
@@ -378,7 +379,7 @@ static void decide(struct migrate *migrate)
     }
 }
 
-/* Answers that only the close waits for: nothing may be out when the instance ends. */
+/* Whether requests are out whose answers only the close waits for: nothing may be out when the instance ends. */
 static bool rest_is_out(const struct migrate *migrate)
 {
     for (size_t i = 0; i < SIDES; i++)
@@ -387,7 +388,7 @@ static bool rest_is_out(const struct migrate *migrate)
     return migrate->lister.out || claims_are_out(migrate);
 }
 
-/* What is left ends with its ttl. */
+/* Whether something is left that ends with its ttl. */
 static bool is_any_left(struct migrate *migrate)
 {
     for (size_t i = 0; i < migrate->leg_count; i++)

@@ -1,6 +1,6 @@
 /* wait.c - an acquire that holds leg 1 and asks or waits for leg 2. It renews leg 1 after each third of its term. If the
  * driver of leg 2 does not queue the request, wait.c watches leg 2 and asks again on news, or when the holder's claim ends. A
- * plugin does not hear of news that concern all names, so wait.c asks at least every two seconds. The acquire above passes
+ * plugin does not get news of all names (host->news_all), so wait.c asks at least every two seconds. The acquire above passes
  * the function that asks (struct wait_events). */
 #include "internal.h"
 
@@ -67,7 +67,7 @@ static struct watch *make_watch(struct call *call)
     return watch;
 }
 
-/* Without memory there is no news, and the time alone makes it ask again. */
+/* If there is no memory, there is no news, and the call asks again only by time. */
 static void watch_second(struct call *call)
 {
     mortise_below *below = second_below(call->migrate);
@@ -127,8 +127,8 @@ void wait_busy(struct call *call, int64_t hint_ms)
     bool told = (second_below(migrate)->capabilities & MORTISE_CAP_NOTIFY) != 0;
     int64_t most_ns = told ? ASK_MAX_NS : ASK_UNTOLD_NS;
     int64_t wait_ns = hint_ms < 0 || hint_ms * NS_PER_MS > most_ns ? most_ns : hint_ms * NS_PER_MS;
-    migrate->host->waiting(migrate->host, call->upper); /* which never hears of this BUSY */
-    watch_second(call); /* which may bring news: of a release before it */
+    migrate->host->waiting(migrate->host, call->upper); /* the core does not get this BUSY */
+    watch_second(call); /* this may bring news at once: of a release before the watch */
     if (call->news) {
         migrate->wait_events->ask_second(call);
         return;
