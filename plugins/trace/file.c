@@ -1,6 +1,6 @@
 /* file.c - where the lines go. A file is named by an absolute path and is opened again when the path leads to
- * another one: so it is rotated by renaming it. A descriptor of the application is made one of ours, so
- * that it can be written without waiting and is not changed for others. */
+ * another file, so that it can be rotated by renaming it. Of a descriptor of the application we make one of
+ * our own, so that we can write without waiting and do not change its flags for others. */
 #include "internal.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static bool take(struct file *file, int fd)
     return true;
 }
 
-/* Another open description of the same file, where there can be one. */
+/* Opens the same file again, with an open file description of its own, if that is possible. */
 static int reopened(int fd)
 {
     char path[64];
@@ -75,7 +75,7 @@ bool file_follow(struct file *file)
     return !own_fd_is_same_file(&before, &file->own);
 }
 
-/* Into a pipe at most what goes in whole or not at all: as many whole lines as fit, or one. */
+/* Into a pipe, writes at most as much as goes in whole or not at all: as many whole lines as fit, or one. */
 static size_t whole_lines(const char *bytes, size_t size)
 {
     const char *end = memrchr(bytes, '\n', size < PIPE_BUF ? size : PIPE_BUF);
@@ -96,7 +96,7 @@ ssize_t file_write(struct file *file, const char *bytes, size_t size)
     if (file->socket)
         return send(file->own.fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     struct pollfd ready = {.fd = file->own.fd, .events = POLLOUT};
-    if (poll(&ready, 1, 0) == 0) { /* it may not be O_NONBLOCK */
+    if (poll(&ready, 1, 0) == 0) { /* the descriptor may not be O_NONBLOCK */
         errno = EAGAIN;
         return -1;
     }

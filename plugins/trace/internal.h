@@ -9,29 +9,30 @@
  *
  *   caller (core lock held) ──▶ ring ──▶ writer ──▶ text ──▶ file
  *
- * The caller copies the event into the ring and is done: no lock, no allocation, and a system call only where the
- * writer sleeps for good (nothing came for ten periods of `flush`) or the ring is half full. The core calls
- * `observe` of a client one at a time, which makes it the one producer.
+ * The caller only copies the event into the ring: no lock, no allocation, and a system call only if the writer
+ * sleeps without a time-out (no event came for ten periods of `flush`) or the ring is half full. The core calls
+ * `observe` of a client one call at a time, so there is one producer.
  *
- * What may go wrong, and what becomes of the events:
+ * What may go wrong, and what happens to the events:
  *
- *   The ring is full (the disk hangs, nobody reads the pipe): the event is dropped and counted, and the next one
- *   that finds room carries the count: a line "dropped" stands where they are missing. Never silently, and the
- *   caller never waits.
- *   A write is refused (disk full) or comes back short: what is left stays in `text` and is tried again. A file
- *   that was renamed in the meantime may end within a line; the new one begins with that whole line.
- *   The file is renamed or removed: seen before the next piece is written, and opened by name again. If that
- *   fails the old one is used on, and the log says so, because whoever renamed it will delete it.
- *   The application closes the descriptor, or has a file of its own under that number: seen before each write, and
- *   opened by name again. One of the application's (`fd`) cannot be: the log says so, and the events are dropped.
- *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
+ *   The ring is full (the disk hangs, nobody reads the pipe): the event is dropped and counted. The next event that
+ *   finds room carries the count, so that a line "dropped" shows where events are missing. The caller never waits.
+ *   A write is refused (disk full) or is short: the rest stays in `text` and is tried again. If the file was renamed
+ *   meanwhile, it may end within a line; the new file begins with that whole line.
+ *   The file is renamed or removed: the writer notices this before it writes the next piece, and opens the file by
+ *   name again. If that fails, it goes on with the old file, and the log says so, because the old file will probably
+ *   be deleted.
+ *   The application closes the descriptor, or has a file of its own under that number: the writer notices this before
+ *   each write, and opens the file by name again. It cannot do so for a descriptor of the application (`fd`): the log
+ *   says so, and the events are dropped.
+ *   The process ends without mortise_close(), or is killed: events in memory are lost, which are those of the last
  *   `flush`, or less. The line "closed" is missing then.
- *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
+ *   The client closes: the writer writes all events that are left, and ends. If it cannot write for CLOSE_PATIENCE_MS,
  *   it gives up, and the log says so. If the file system keeps it for ERRAND_PATIENCE_MS, in one write or in many, it
- *   is left behind, and the log says that; it writes what it has, if it can, and frees it.
+ *   is left behind, and the log says that. It then still writes its events, if it can, and frees its memory.
  *   The process forks: the child has no writer and no client. The descriptor is close-on-exec.
- *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). But after a write
- *   that came back short, another one's lines may stand within the broken line. */
+ *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). But after a short
+ *   write, lines of another writer may be within the broken line. */
 #ifndef MORTISE_TRACE_INTERNAL_H
 #define MORTISE_TRACE_INTERNAL_H
 
@@ -43,16 +44,16 @@
 
 #define CLOSE_PATIENCE_MS 2000 /* twice, it is less than ERRAND_PATIENCE_MS */
 #define TEXT_SIZE 65536
-/* A line is never longer: name and owner as escapes of six bytes each, both in hexadecimal too, and the rest. */
+/* The longest line: name and owner with escapes of six bytes for each byte, both again in hexadecimal, and the rest. */
 #define LINE_MAX_SIZE (8 * (MORTISE_NAME_MAX + MORTISE_OWNER_MAX) + 1024)
 
-/* An event in the ring; the name's and the owner's bytes stand behind it. */
+/* An event in the ring; the bytes of its name and its owner follow it. */
 struct record {
-    uint32_t size; /* of all of it, a multiple of 8; PADDING: skip to the ring's beginning */
+    uint32_t size; /* with name and owner, a multiple of 8; PADDING: skip to the ring's beginning */
     uint16_t name_len, owner_len;
     uint32_t kind;
     int32_t status;
-    uint64_t dropped; /* events that found no room since the one before */
+    uint64_t dropped; /* how many events found no room since the previous record */
     int64_t at_ns, deadline_ns;
     uint64_t lease, caller, token;
     mortise_grant_id grant;
@@ -64,12 +65,12 @@ struct record {
 struct ring {
     unsigned char *bytes;
     size_t size; /* a power of two */
-    /* on lines of their own: each is written by one side and read by the other */
-    _Alignas(64) _Atomic uint64_t written; /* bytes, ever; of the producer */
-    uint64_t read_seen;                    /* of `read`, when the producer last looked */
-    uint64_t dropping;                     /* since the last record; the producer's own */
-    _Atomic uint64_t dropped;              /* in all */
-    _Alignas(64) _Atomic uint64_t read;    /* bytes, ever; of the consumer */
+    /* `written` and `read` have cache lines of their own: each is written by one side and read by the other */
+    _Alignas(64) _Atomic uint64_t written; /* by the producer: how many bytes, ever */
+    uint64_t read_seen;                    /* the value of `read` when the producer last looked */
+    uint64_t dropping;                     /* events dropped since the last record; only for the producer */
+    _Atomic uint64_t dropped;              /* events dropped in all */
+    _Alignas(64) _Atomic uint64_t read;    /* by the consumer: how many bytes, ever */
 };
 
 bool ring_make(struct ring *ring, size_t size);
@@ -84,9 +85,10 @@ bool ring_is_half_full(const struct ring *ring); /* the producer's view */
 
 /* ---- path.c ---------------------------------------------------------------------------------------- */
 
-/* As open(2); -1 and EPERM for a symbolic link or file of another user than root or this one, and for a file with several names. */
+/* Like open(2), but fails with EPERM for a symbolic link or file of another user than root or this one, and for a file with
+ * several names. */
 int path_open(const char *name, int flags);
-/* The cause, in words. */
+/* Returns the cause in words. */
 const char *path_why(int cause);
 
 /* ---- file.c ---------------------------------------------------------------------------------------- */
@@ -95,21 +97,22 @@ struct file {
     char *path;        /* NULL: the application's descriptor */
     struct own_fd own; /* none: the application has closed it, and it could not be opened again */
     bool regular, socket;
-    int astray; /* errno: the name is another file, which cannot be opened. 0: it is this one */
+    int astray; /* not 0: the name leads to another file, which cannot be opened with this errno */
 };
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error);
-/* If the name is another file now, or the descriptor is no longer ours: opens it. True: it is another file. Sets `astray`. */
+/* If the name leads to another file now, or the descriptor is no longer ours, opens the file by name. True: it is another file.
+ * Sets `astray`. */
 bool file_follow(struct file *file);
-/* As write(2), but never waits: -1 and EAGAIN. And never into what is not ours. */
+/* Like write(2), but never waits (-1 and EAGAIN), and never writes to a descriptor that is not ours. */
 ssize_t file_write(struct file *file, const char *bytes, size_t size);
-/* Until it can be written, for a while. */
+/* Waits until the file can be written, but no longer than timeout_ms. */
 void file_wait(const struct file *file, int timeout_ms);
 void file_close(struct file *file); /* frees the path too */
 
 /* ---- line.c ---------------------------------------------------------------------------------------- */
 
-/* Lines to be written, whole ones. */
+/* Whole lines that are to be written. */
 struct text {
     size_t used, done; /* done: already in the file */
     char bytes[TEXT_SIZE];
@@ -121,7 +124,7 @@ void line_event(struct text *text, const struct trace *trace, const struct recor
 void line_dropped(struct text *text, const struct trace *trace, int64_t at_ns, uint64_t count);
 void line_opened(struct text *text, const struct trace *trace);
 void line_closed(struct text *text, const struct trace *trace, uint64_t events, uint64_t dropped);
-/* CLOCK_BOOTTIME, as host->now; of a thread that may outlive the host. */
+/* CLOCK_BOOTTIME, like host->now(), but for a thread that may outlive the host. */
 int64_t line_now(void);
 
 /* ---- writer.c -------------------------------------------------------------------------------------- */
@@ -136,18 +139,18 @@ struct trace {
     _Atomic uint32_t sleep; /* enum sleep of writer.c; a futex */
     _Atomic bool stops;
     struct errand errand;
-    /* the writer's own */
+    /* only for the writer */
     uint64_t events;
-    bool failing; /* and it was said in the log */
+    bool failing; /* the failure is in the log */
     struct text text;
 };
 
 bool writer_start(struct trace *trace);
 /* After ring_put(): wakes the writer if that is needed. */
 void writer_attend(struct trace *trace);
-/* False: it hangs, and keeps the trace. */
+/* False: the writer hangs, and keeps the trace. */
 bool writer_stop(struct trace *trace);
-/* What nobody uses any more. */
+/* Frees the trace, when no thread uses it any more. */
 void trace_free(struct trace *trace);
 
 #endif

@@ -1,5 +1,5 @@
-/* line.c - an event as a line of JSON. What is no UTF-8 stands as U+FFFD in the text and exactly in a second key,
- * in hexadecimal. Knows nothing of files. */
+/* line.c - an event as a line of JSON. Bytes that are not UTF-8 appear as U+FFFD in the text; a second key then has
+ * the exact bytes in hexadecimal. Knows nothing of files. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -72,8 +72,8 @@ static size_t utf8_length(const unsigned char *at, size_t left)
 }
 
 /* Characters that reorder or break the line in which they are shown: marks, embeddings, overrides and isolates of
- * direction, the separators of lines and paragraphs; and the C1 controls, which some terminals obey. A name could hide
- * behind them. */
+ * direction, the separators of lines and paragraphs; and the C1 controls, which some terminals execute. They could
+ * hide parts of a name. */
 static bool is_misleading(const unsigned char *at, size_t length)
 {
     if (length == 2)
@@ -163,7 +163,7 @@ static bool is_zero(const mortise_grant_id *grant)
     return memcmp(grant, &zero, sizeof(zero)) == 0;
 }
 
-/* Keys that have nothing to say are left out. */
+/* Keys without a meaning for the event are left out. */
 void line_event(struct text *text, const struct trace *trace, const struct record *record)
 {
     const char *name = (const char *)(record + 1), *owner = name + record->name_len;
@@ -186,7 +186,7 @@ void line_event(struct text *text, const struct trace *trace, const struct recor
     }
     if (record->token != 0)
         put_format(text, ",\"token\":%" PRIu64, record->token);
-    if (record->deadline_ns > 0) /* one that was seen to have passed is none any more */
+    if (record->deadline_ns > 0) /* a deadline that was seen to have passed is not written */
         put_format(text, ",\"deadline_ns\":%" PRId64, record->deadline_ns);
     if (record->status != MORTISE_OK)
         put_format(text, ",\"status\":\"%s\"", status_word(record->status));
@@ -207,7 +207,8 @@ int64_t line_now(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Who writes; and both clocks, by which the others' instants can be told in wall time. */
+/* The first line: which process writes, and both clocks, so that a reader can convert the other lines' instants to
+ * wall time. */
 void line_opened(struct text *text, const struct trace *trace)
 {
     struct timespec wall;

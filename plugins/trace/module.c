@@ -1,6 +1,6 @@
 /* module.c - the trace observer as a module: writes every event of a client as a line of JSON, for people, for
- * programs that watch a fleet, and for the tests that prove from it that no two held at once. internal.h says
- * which file does what, and what becomes of the events where something fails. */
+ * programs that watch a fleet, and for tests that prove from it that no two clients held a lock at the same
+ * time. internal.h says which file does what, and what happens to the events if something fails. */
 #include "internal.h"
 
 #include <stdio.h>

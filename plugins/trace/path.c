@@ -1,5 +1,5 @@
-/* path.c - opens the file of a name, but none that another user has put there. Who owns the folder, or may write it, could make root
- * write into any file by a symbolic link, or by another name of that file. */
+/* path.c - opens a file by its name, but not a file that another user has put there. A user who owns the folder, or may write it,
+ * could otherwise make root write into any file, by a symbolic link or another name (hard link) of that file. */
 #include "internal.h"
 
 #include <errno.h>
@@ -12,16 +12,16 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* as the kernel has it */
+#define LINKS_MAX 40 /* the kernel's own limit */
 
-/* The owner of "/" too: he can replace all there is. In a user namespace root may have another number. */
+/* The owner of "/" is trusted too, because that user can replace everything. In a user namespace root may have another number. */
 static bool is_trusted(uid_t owner)
 {
     struct stat root;
     return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
 }
 
-/* A pipe, a terminal or /dev/null may be another user's. */
+/* Checks an opened file. A pipe, a terminal or /dev/null may belong to another user. */
 static int checked(int fd)
 {
     struct stat status;
@@ -33,7 +33,7 @@ static int checked(int fd)
     return -1;
 }
 
-/* Puts the target of the link in the place of its name. */
+/* Replaces the name of the link in `path` by its target. */
 static bool put_target(int link, char path[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -48,7 +48,7 @@ static bool put_target(int link, char path[PATH_MAX])
     return false;
 }
 
-/* A descriptor of a process, which only the kernel can follow. */
+/* The link is in /proc: a descriptor of a process, which only the kernel can follow. */
 static bool is_in_proc(int link)
 {
     struct statfs about;
@@ -57,7 +57,7 @@ static bool is_in_proc(int link)
 
 enum { AGAIN = -2 };
 
-/* What the link leads to; AGAIN: another name, in `path`. */
+/* Opens what the link leads to; AGAIN: it leads to another name, which is in `path` now. */
 static int follow(int link, char path[PATH_MAX], int flags)
 {
     struct stat status;
@@ -70,7 +70,7 @@ static int follow(int link, char path[PATH_MAX], int flags)
         return -1;
     }
     if (is_in_proc(link))
-        return open(path, flags, 0640); /* given to the program, as what `fd` names */
+        return open(path, flags, 0640); /* the program was given this descriptor, as with `fd` */
     return put_target(link, path) ? AGAIN : -1;
 }
 

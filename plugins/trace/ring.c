@@ -1,5 +1,5 @@
-/* ring.c - events between the caller and the writer: a ring of records with one producer and one consumer, each
- * of whom writes one of the two positions. A record is contiguous: one that does not fit before the end of the ring is put at its
+/* ring.c - events between the caller and the writer: a ring of records with one producer and one consumer, each of which
+ * writes one of the two positions. A record is contiguous: if it does not fit before the end of the ring, it is put at the
  * beginning, and the rest is marked as padding. */
 #include "internal.h"
 
@@ -34,7 +34,7 @@ static size_t record_size(const mortise_event *event)
     return (size + 7) / 8 * 8;
 }
 
-/* Whether so many bytes are free; looks at the consumer's position only where the last look does not do. */
+/* Whether `size` bytes are free. Reads the consumer's position only if the value read before shows too little room. */
 static bool has_room(struct ring *ring, uint64_t written, size_t size)
 {
     if (written + size - ring->read_seen <= ring->size)
@@ -43,7 +43,7 @@ static bool has_room(struct ring *ring, uint64_t written, size_t size)
     return written + size - ring->read_seen <= ring->size;
 }
 
-/* A core that was built before shared leases does not say the mode. */
+/* A core that was built before shared leases does not report the mode. */
 static bool has_mode(const mortise_event *event)
 {
     return event->size >= offsetof(mortise_event, permits) + sizeof(event->permits);
@@ -90,7 +90,7 @@ bool ring_put(struct ring *ring, const mortise_event *event)
     }
     fill((struct record *)(void *)(ring->bytes + place), event, size, ring->dropping);
     ring->dropping = 0;
-    /* ordered before the look at whether the writer sleeps */
+    /* sequentially consistent: before the check whether the writer sleeps */
     atomic_store(&ring->written, written + padding + size);
     return true;
 }

@@ -1,7 +1,7 @@
 /* writer.c - the thread that takes events out of the ring and writes them as lines.
  *
- * While events come it looks every `flush`; when none came for QUIET_ROUNDS of that it sleeps until the next one
- * wakes it, so that an idle client costs nothing. */
+ * While events come, it looks once in each period of `flush`. If none came for QUIET_ROUNDS periods, it sleeps
+ * until the next event wakes it, so that an idle client costs nothing. */
 #include "internal.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ enum sleep {
 };
 
 #define QUIET_ROUNDS 10
-/* Between two looks at whether a slow reader made room, or the client closes. */
+/* How often to check whether a slow reader has made room, or the client closes. */
 #define READER_MS 50
 
 /* ---- the caller's side ------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void sleep_as(struct trace *trace, enum sleep how)
     struct timespec period = {.tv_sec = trace->flush_ms / 1000,
                               .tv_nsec = trace->flush_ms % 1000 * 1000000};
     atomic_store(&trace->sleep, how);
-    /* what came before that has woken nobody */
+    /* events that came before this store have not woken the writer */
     bool needed = atomic_load(&trace->stops) || (how == ASLEEP && !ring_is_empty(&trace->ring)) ||
                   (how == NAPPING && ring_is_half_full(&trace->ring));
     if (!needed)
@@ -53,7 +53,7 @@ static void sleep_as(struct trace *trace, enum sleep how)
     atomic_store(&trace->sleep, AWAKE);
 }
 
-/* Another file: the line that the old one ends within stands in the new one whole. */
+/* The file is another one now: if the old file ends within a line, the new one gets that whole line. */
 static void go_back_to_line(struct text *text)
 {
     while (text->done > 0 && text->bytes[text->done - 1] != '\n')
@@ -69,14 +69,14 @@ static void complain(struct trace *trace)
     trace->failing = true;
 }
 
-/* To the file that has the name now. */
+/* Goes on with the file that has the name now. */
 static void follow(struct trace *trace)
 {
     struct file *file = &trace->file;
     bool was_astray = file->astray != 0;
     if (file_follow(file))
         go_back_to_line(&trace->text);
-    if (file->astray != 0 && !was_astray && file->own.fd >= 0) /* else there is more to say */
+    if (file->astray != 0 && !was_astray && file->own.fd >= 0) /* else the write fails, and complain() logs it */
         errand_log(&trace->errand, 4,
                    "the trace cannot be opened again: %s; the renamed file is written on: %s",
                    path_why(file->astray), file->path);
@@ -84,7 +84,7 @@ static void follow(struct trace *trace)
         errand_log(&trace->errand, 4, "the trace is written under its name again: %s", file->path);
 }
 
-/* Writes what is in `text`, as far as that goes now. */
+/* Writes as much of `text` as is possible now. */
 static bool write_text(struct trace *trace)
 {
     struct text *text = &trace->text;
@@ -121,7 +121,7 @@ static void take_out(struct trace *trace)
     }
 }
 
-/* All that is there; false: it could not be written. *any: there was something. */
+/* Writes all events that are there. False: a write failed. *any: there were events. */
 static bool write_all(struct trace *trace, bool *any)
 {
     for (;;) {
@@ -134,7 +134,7 @@ static bool write_all(struct trace *trace, bool *any)
     }
 }
 
-/* For what is left when the client closes: patience in all, not per piece. */
+/* Writes what is left when the client closes. CLOSE_PATIENCE_MS is for all of it, not for each piece. */
 static bool write_rest(struct trace *trace)
 {
     int64_t until_ns = line_now() + CLOSE_PATIENCE_MS * INT64_C(1000000);
