@@ -18,7 +18,7 @@
 #define EXIT_PATIENCE_MS 1000 /* how long the end of the program waits for the last lines */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
-static pthread_cond_t written;                           /* lines were written; on CLOCK_MONOTONIC */
+static pthread_cond_t written;                           /* lines were; on CLOCK_MONOTONIC */
 static bool written_ready;
 static char buffers
     [2]
@@ -60,7 +60,7 @@ static bool call(int level, char *line, size_t length)
     function(level, line, data);
     inside = false;
     pthread_mutex_lock(&lock);
-    if (forks != before) { /* a child that was forked in the callback: the rest belongs to its parent */
+    if (forks != before) { /* a child, forked in the callback: the rest belongs to its parent */
         pthread_mutex_unlock(&lock);
         pthread_exit(NULL);
     }
@@ -141,7 +141,7 @@ static void start_locked(void)
     pthread_t thread;
     pthread_attr_t detached;
     sigset_t all,
-        before; /* signals are for the application's threads; a closed pipe must not end the application */
+        before; /* signals are for the application's threads; SIGPIPE must not end it */
     if (!written_ready)
         make_cond_locked();
     if (runs || (used == 0 && dropped == 0))

@@ -200,7 +200,7 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
         bool alone = waiter->try_once || waiter->owner_len > 0;
         locks->stats.waiting++;
         if (name->shared != NULL && name->waitlist == NULL &&
-            claim_join_locked(name->shared, waiter, clock_now())) { /* not asked_ns, which may be long ago */
+            claim_join_locked(name->shared, waiter, clock_now())) { /* asked_ns may be long ago */
             waiter_decide_locked(locks, waiter, MORTISE_OK);
             status = MORTISE_OK;
         } else if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))
@@ -311,7 +311,7 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
         status = call_join_locked(locks, name, waiter);
         if (request != NULL && (status == MORTISE_OK || status == MORTISE_BUSY))
             *request = locks->callers;
-        if (status == MORTISE_BUSY) /* an outcome of the acquire, not of this call: the callback gets it */
+        if (status == MORTISE_BUSY) /* an outcome, and no refusal: the callback gets it */
             waiter_call_back_locked(locks, waiter, status);
         else if (status != MORTISE_OK)
             waiter_unlink_async_locked(locks, waiter);

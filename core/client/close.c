@@ -159,10 +159,10 @@ static bool close_stack(struct client *client, int64_t until_ns)
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
         stuck_ns =
-            until_ns; /* the driver has answered all requests, so its thread is only late: the machine is busy */
+            until_ns; /* the driver has answered everything: its thread is only late */
     bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
-        clock_after_ms(clock_now(), STUCK_MS); /* the wait for the calls may have used up stuck_ns */
+        clock_after_ms(clock_now(), STUCK_MS); /* that wait may have used up stuck_ns */
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
     bool watched = watchdog_stop(&client->locks, stop_ns);
@@ -237,7 +237,7 @@ static mortise_status finish(struct client *client, int64_t until_ns, mortise_er
         return failed(error, MORTISE_CLOSING,
                       "close: callbacks still run or wait; close again to wait for their end");
     }
-    close_stack(client, until_ns); /* again: a call may have waited for a callback, which is over now */
+    close_stack(client, until_ns); /* a call may have waited for a callback that is over now */
     mortise_status status = closed(client, error);
     end_client(client);
     return status;
@@ -278,7 +278,7 @@ static mortise_status take_over(mortise_client *handle, struct client **client,
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
-    mortise_error refusal; /* not *error: a close that takes over may succeed, and must not change *error then */
+    mortise_error refusal; /* not *error: a close that takes over may succeed */
     mortise_status status = client_enter(handle, &client, &refusal);
     bool first = status == MORTISE_OK && client_move(client, CLIENT_OPEN, CLIENT_CLOSING);
     if (status == MORTISE_OK && !first) {

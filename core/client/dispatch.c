@@ -32,7 +32,7 @@ static int dispatch(struct client *client, bool closing)
     pump_hold(&client->pump);
     int count = events_dispatch_run(&client->events);
     if (atomic_load(&client->slot.epoch) != atomic_load(&fork_epoch)) {
-        pump_let_go(NULL); /* a child that was forked in a callback: the client belongs to its parent */
+        pump_let_go(NULL); /* a child, forked in a callback: the client belongs to its parent */
         return count;
     }
     pump_let_go(&client->pump);
@@ -55,6 +55,6 @@ int mortise_dispatch(mortise_client *handle)
         return MORTISE_INVALID;
     }
     int count = dispatch(client, closing);
-    client_end_call(); /* not earlier: a close would wait forever for a callback whose thread was canceled */
+    client_end_call(); /* not earlier: a close would wait forever for a canceled callback */
     return count;
 }

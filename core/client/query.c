@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CANCEL_MS                                                                                  \
-    200 /* how long to wait for the answer to a cancel, which comes at once unless a thread is in the stack */
+    200 /* for the answer to a cancel, which comes at once unless a thread is in the stack */
 
 static size_t bytes_of(mortise_op_kind kind)
 {

@@ -52,7 +52,7 @@ static const char *obstacle(const struct client *client, struct witness_link *li
         return "the kernel has no pidfds (Linux 5.3)";
     if (!config_for_others(client->config, link->text, sizeof(link->text))) {
         link->text[0] = '\0';
-        if (link->given && !config_has_pipe(client->config)) /* this witness knows the configuration */
+        if (link->given && !config_has_pipe(client->config)) /* it knows the configuration */
             return NULL;
         return "another process cannot open this configuration: a URL with a password, a pipe "
                "(also one for a secret), or a file that is gone; use a config file";
@@ -213,7 +213,7 @@ struct dead_release {
 static void told(struct release_wait *wait)
 {
     struct dead_release *release = (struct dead_release *)(void *)wait;
-    if (wait->taken) /* a former try may have released it: in any case, nothing of the claim is left */
+    if (wait->taken) /* a former try may have released it: in any case, none of it is left */
         wait->status = MORTISE_NOTOWNER;
     release->notice.status = wait->status;
     if (wait->status != MORTISE_OK) {

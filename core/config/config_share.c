@@ -128,7 +128,7 @@ uint64_t config_print(const struct config *config)
     hash = add_text(hash, config->url.raw_base);
     for (size_t i = 0; i < config->url.item_count; i++)
         hash = add_text(hash, config->url.items[i].raw);
-    if (geteuid() != 0 && may_lack_place(config)) { /* root's default place does not depend on them */
+    if (geteuid() != 0 && may_lack_place(config)) { /* root's place does not depend on them */
         hash = add_text(hash, secure_getenv("XDG_STATE_HOME"));
         hash = add_text(hash, secure_getenv("HOME"));
     }

@@ -13,7 +13,7 @@
 
 static _Thread_local bool inside; /* this thread runs a callback */
 static _Thread_local uint32_t
-    inside_epoch; /* fork_epoch at that time: a child that was forked in a callback runs no callback */
+    inside_epoch; /* fork_epoch at that time: a child, forked in a callback, runs no callback */
 
 bool events_inside(void)
 {

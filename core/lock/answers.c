@@ -252,7 +252,7 @@ static int64_t retry_ms_locked(struct waitlist *list, int64_t hint_ms)
 static void note_holder(struct waitlist *list, const mortise_info *info)
 {
     list->busy_count++;
-    list->holder.held = info->held; /* if no holder is reported, the previous one may have released it long ago */
+    list->holder.held = info->held; /* if none is reported: the previous one may be gone by now */
     if (!info->held)
         return;
     list->holder = *info;
@@ -396,7 +396,7 @@ void waitlists_waiting(struct locks *locks, mortise_op *op)
     const struct claim *claim = claim_of(op);
     pthread_mutex_lock(&locks->lock);
     struct waitlist *list = claim->state == CLAIM_ASKING ? claim->waitlist : NULL;
-    if (list != NULL && list->waiting_ns == 0) /* else no caller wants it any more, or this is not the first report */
+    if (list != NULL && list->waiting_ns == 0) /* else unwanted, or not the first report */
         list->waiting_ns = clock_now();
     locks_unlock(locks, START_NOW);
 }

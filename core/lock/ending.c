@@ -219,7 +219,7 @@ void claims_hurry_locked(struct locks *locks)
 
 static void abandon_locked(struct claim *claim)
 {
-    if (claim->wait != NULL) /* before the cancel, because that changes the answer of pump_may_be_sent() */
+    if (claim->wait != NULL) /* before the cancel, which changes pump_may_be_sent() */
         tell_locked(claim, known_by_now_locked(claim), NULL);
     if (claim->end_out) {
         pump_unattend(claim->locks->pump, &claim->end);

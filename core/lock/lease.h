@@ -4,8 +4,8 @@
 
 #include "lock/claim.h"
 
-/* Ends the lease. wait: the caller that waits for the answer, or NULL. Returns LOST or OK. If *ending is not NULL, the claim
- * is being released, and the answer wakes wait->sleeper; otherwise there is nothing to wait for. */
+/* Ends the lease. wait: the caller that waits for the answer, or NULL. Returns LOST or OK. If *ending is not NULL, the
+ * claim is being released, and the answer wakes wait->sleeper; otherwise there is nothing to wait for. */
 mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait,
                                     struct claim **ending);
 

@@ -68,7 +68,7 @@ struct waitlist {
     struct claim *claim; /* ASKING or PAUSED, or NULL */
     bool news;           /* news came while the list was asking: if the answer is BUSY, ask again at once */
     unsigned busy_count, failures;    /* answers in a row */
-    int64_t failing_ns;               /* since when no answer came, less the time in the backend's queue; 0: not failing */
+    int64_t failing_ns;               /* since when no answer came, without the time in a queue; 0: not failing */
     int64_t waiting_ns;               /* since when the request is in the backend's queue; 0: it is not there */
     mortise_error *trouble;           /* the last failure, while failing_ns is set; made when first needed */
     int64_t holder_seen_ns;           /* when the driver reported `holder` */

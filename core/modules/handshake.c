@@ -151,7 +151,7 @@ mortise_status handshake(const char *path, const mortise_module *found, mortise_
     memset(module, 0, sizeof(*module));
     memcpy(module, found, found->module_size);
     if (found->op_size <
-        END_OF(mortise_op, permits)) /* such a module would take a shared claim for an exclusive one */
+        END_OF(mortise_op, permits)) /* it would take a shared claim for an exclusive one */
         module->capabilities &= ~(uint32_t)(MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS);
     return check_content(path, module, error);
 }

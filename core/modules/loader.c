@@ -300,7 +300,7 @@ static mortise_status find_library(const struct opening *o, struct library *libr
     size_t length = strcspn(o->asked, ":");
 
     if (o->asked[length] == ':' && !config_has_section(config, o->asked))
-        return config_no_section(config, o->asked, o->error); /* first: other messages would show it unmasked */
+        return config_no_section(config, o->asked, o->error); /* other messages would show it */
     mortise_status status = check_above(o, o->asked);
     if (status != MORTISE_OK)
         return status;

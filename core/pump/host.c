@@ -95,7 +95,7 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
 {
     if (!complete(host, op, status))
         return;
-    mortise_error *error = malloc(sizeof(*error)); /* without memory, the caller gets only the status */
+    mortise_error *error = malloc(sizeof(*error)); /* without it, only the status is there */
     if (error == NULL)
         return;
     va_list arguments;

@@ -112,7 +112,7 @@ static void *service_main(void *argument)
         else if (wait_grace_locked(pump))
             lead_locked(pump);
     }
-    if (!pump->inside && pump_has_work_locked(pump)) /* work that a caller has left to this thread */
+    if (!pump->inside && pump_has_work_locked(pump)) /* work that a caller has left to it */
         pump_serve_locked(pump);
     pump->service_runs = false;
     pthread_cond_broadcast(&pump->left);

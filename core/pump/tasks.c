@@ -18,7 +18,7 @@ static void queue_starts_locked(struct pump *pump, struct task_list *tasks)
 void pump_start(struct pump *pump, struct task_list *tasks)
 {
     if (tasks->first == NULL && pump_inside_here == pump)
-        return; /* called in a completion: this thread looks at the lists before it leaves the inside */
+        return; /* in a completion: this thread reads the lists before it leaves the inside */
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
     if (!pump->inside && pump_has_work_locked(pump))

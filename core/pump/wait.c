@@ -222,7 +222,7 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
         if (now >= until_ns)
             break;
         if (pump->inside ||
-            pump->polling) /* another thread is there: the service thread, or a caller that starts a request */
+            pump->polling) /* the service thread is there, or a caller that starts a request */
             pump_cond_wait_locked(pump, &pump->left, until_ns);
         else if (pump->due_ns <= now)
             pump->turn_wanted = true;

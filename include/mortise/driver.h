@@ -467,7 +467,7 @@ typedef struct mortise_module {
 
 /* extern, so that the compiler checks a module's definition against it. */
 MORTISE_API extern const mortise_module mortise_module_v1;
-#define MORTISE_MODULE_SYMBOL "mortise_module_v1" /* the symbol that the core looks up in the file */
+#define MORTISE_MODULE_SYMBOL "mortise_module_v1" /* the symbol that the core looks up */
 
 #ifdef __cplusplus
 }

@@ -903,7 +903,7 @@ private:
         got.all_.reserve(names.size());
         std::vector<std::shared_ptr<detail::watcher>> told(names.size());
         for (auto &one : told)
-            if (wanted.told) /* each lease retires its own watcher, which keeps the common one alive */
+            if (wanted.told) /* each lease retires its own watcher, which keeps the common one */
                 one = std::make_shared<detail::watcher>(
                     [common = wanted.told](lease_view, mortise_lease_state) {});
         mortise_error why;

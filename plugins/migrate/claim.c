@@ -12,7 +12,7 @@
 
 #define AGAIN_NS (500 * NS_PER_MS)
 #define SWEEP_MIN 1024
-#define LEFT_NS (60 * 1000 * NS_PER_MS) /* so long after a claim's time no request for it can come any more */
+#define LEFT_NS (60 * 1000 * NS_PER_MS) /* after a claim's time: no request for it comes any more */
 
 static void drop_answered(struct ask *ask);
 
@@ -22,7 +22,7 @@ void claim_grant_of_try(const struct migrate *migrate, enum migrate_side side,
     *grant = *core;
     grant->bytes[0] = (unsigned char)(grant->bytes[0] + number); /* 119 random bits are left */
     if (side != migrate->legs[migrate->leg_count - 1])
-        grant->bytes[1] ^= 1; /* the last leg has the core's grant id, because inspect and list report that leg */
+        grant->bytes[1] ^= 1; /* the last leg keeps the core's, which inspect and list report */
 }
 
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant)

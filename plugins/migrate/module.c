@@ -263,7 +263,7 @@ static uint32_t migrate_capabilities(void *ctx)
         any |= side;
     }
     if (migrate->leg_count == 2)
-        all &= ~(uint32_t)MORTISE_CAP_FAIR; /* a caller that has to begin again has lost its place */
+        all &= ~(uint32_t)MORTISE_CAP_FAIR; /* a caller that begins again has lost its place */
     return all | (any & MORTISE_CAP_SESSION);
 }
 

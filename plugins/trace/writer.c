@@ -76,7 +76,7 @@ static void follow(struct trace *trace)
     bool was_astray = file->astray != 0;
     if (file_follow(file))
         go_back_to_line(&trace->text);
-    if (file->astray != 0 && !was_astray && file->own.fd >= 0) /* else the write fails, and complain() logs it */
+    if (file->astray != 0 && !was_astray && file->own.fd >= 0) /* else complain() says it */
         errand_log(&trace->errand, 4,
                    "the trace cannot be opened again: %s; the renamed file is written on: %s",
                    path_why(file->astray), file->path);
