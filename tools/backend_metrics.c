@@ -37,7 +37,7 @@ void tally_begin(struct tally *tally)
     add_prefix(tally, "", 0);
 }
 
-/* In byte order all names of one prefix follow each other, except those of "". */
+/* In byte order the names of one prefix follow each other, except those without a prefix. */
 static struct prefix_tally *prefix_of(struct tally *tally, const char *name)
 {
     const size_t length = prefix_length(name);
@@ -89,7 +89,7 @@ uint64_t tally_held(const struct tally *tally)
 
 int64_t tally_waiters(const struct tally *tally)
 {
-    /* Without a held name nobody waits, whether the backend counts waiters or not. */
+    /* If no name is held, there are no waiters, even if the backend does not count them. */
     if (!tally->waiters_known && tally_held(tally) > 0)
         return -1;
     return (int64_t)whole(tally, 0).waiters;

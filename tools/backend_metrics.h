@@ -1,7 +1,8 @@
 /* backend_metrics.h - what the backend holds, as metrics for Prometheus: for `mortise list --prometheus` and for /metrics of
  * `mortise serve`.
  *
- * The series are by prefix and never by name, so their number is bounded: at most BACKEND_PREFIXES and one for all others. */
+ * There is a series for each prefix and not for each name, so their number is bounded: at most BACKEND_PREFIXES, and one for
+ * all other names. */
 #ifndef MORTISE_TOOLS_BACKEND_METRICS_H
 #define MORTISE_TOOLS_BACKEND_METRICS_H
 

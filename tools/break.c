@@ -1,7 +1,7 @@
 /* break.c - `mortise break`: an operator ends the grant of another client.
  *
- * Only the grant that the token names: if the lock changed hands since the operator looked, nothing is done. The server
- * does the check and the act in one step. */
+ * It ends only the grant that has the given token: if the lock has changed hands since the operator looked, nothing is
+ * done. The server checks and acts in one step. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -70,7 +70,8 @@ static int changed_hands(mortise_client *client, const char *name, const char *s
     return EXIT_NOTHING_DONE;
 }
 
-/* Without its presence the client would still hold locks, and a step of a migration would not wait for it. */
+/* A presence must not be broken: its client would still hold locks, and a step of a migration would not wait for that
+ * client. */
 static bool is_presence(const char *name)
 {
     const char *own = strstr(name, MIGRATE_PRESENCES);

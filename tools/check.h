@@ -20,8 +20,8 @@ struct report {
 };
 void report_line(struct report *report, const char *what, enum level level, const char *detail);
 
-/* What a driver found out about its server, with the answer of a ping: after the first line, each " | risk: text" or
- * " | note: text". */
+/* What a driver has found out about its server, from the answer to a ping: the part after the facts, in which each finding is
+ * " | risk: text" or " | note: text". */
 typedef void (*check_more)(struct report *report, mortise_client *client, const char *findings,
                            int64_t took_us);
 int64_t check_now_us(void); /* CLOCK_MONOTONIC */

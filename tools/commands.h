@@ -1,4 +1,4 @@
-/* commands.h - the commands of `mortise`, for the table in main.c. Nothing but main.c calls them.
+/* commands.h - the commands of `mortise`, for the table in main.c. Only main.c calls them.
  *
  * Each command gets its own argv (argv[0] is its name) and returns the exit code of the process. */
 #ifndef MORTISE_TOOLS_COMMANDS_H

@@ -31,7 +31,7 @@ mortise_client *open_client(int *code)
     return opened(status, client, &error, code);
 }
 
-/* A URL with an authority or a query may have a password there; so may what was meant as one ("redis//user:password@host"). */
+/* A URL with an authority or a query may have a password there. So may a mistyped URL ("redis//user:password@host"). */
 void config_unopened(const char **driver, const char **where)
 {
     static char scheme[64];

@@ -8,10 +8,10 @@
 extern const char *config_where;
 /* Opens config_where. On failure prints the reason, sets *code to the exit code and returns NULL. */
 mortise_client *open_client(int *code);
-/* What open_client() opens, as far as it is known without a client and is no secret: the scheme of a URL or "", and the path, a
- * URL that has nothing but a path, or "". The texts are valid until the next call. */
+/* Returns what open_client() would open, as far as it is known without a client and is no secret. driver: the scheme of a URL,
+ * or "". where: the path, or the URL if it has only a path, or "". The texts are valid until the next call. */
 void config_unopened(const char **driver, const char **where);
-/* The same, with the witness at the other end of this socket. */
+/* Like open_client(), but the witness is at the other end of this socket. */
 mortise_client *open_witnessed_client(int socket, int *code);
 
 #endif

@@ -1,7 +1,8 @@
-/* doctor.c - `mortise doctor`: what `mortise check` says, and what the settings of the server and of this host mean for the
- * promises. Takes no lock and changes nothing.
+/* doctor.c - `mortise doctor`: does what `mortise check` does, and says what the settings of the server and of this host
+ * mean for the promises. Takes no lock and changes nothing.
  *
- * The drivers know their servers: a ping brings their findings. Here is what depends on no driver. */
+ * The drivers know their servers: the answer to a ping has their findings. This file has what does not depend on a
+ * driver. */
 #include "check.h"
 #include "commands.h"
 #include "exit_code.h"
@@ -113,7 +114,7 @@ static void show_clock(struct report *report)
 static void show_witness(struct report *report, mortise_client *client)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[256], detail[400]; /* or why there is none */
+    char path[256], detail[400]; /* path: or why there is none */
     const size_t length = mortise_witness_path(client, path, sizeof path);
 
     if (length == 0 || length >= sizeof address.sun_path) {
@@ -136,8 +137,8 @@ static void show_witness(struct report *report, mortise_client *client)
                       "session ends (man mortise-witness)");
 }
 
-/* A renewal needs a round trip, and a lease is renewed when a third of its ttl has passed. The first answer came when the
- * connection was made; one that made it slow says nothing of renewals. */
+/* A renewal needs a round trip, and a lease is renewed when a third of its ttl has passed. The time of the first answer
+ * includes the connecting; if that was slow, renewals need not be. */
 static void show_speed(struct report *report, mortise_client *client, int64_t took_us)
 {
     char detail[160];

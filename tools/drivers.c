@@ -1,4 +1,4 @@
-/* drivers.c - `mortise drivers`: the modules on this machine, and what a config may say to each.
+/* drivers.c - `mortise drivers`: the modules on this machine, and the config keys of each.
  *
  * All of it comes from the library, which asks the modules. */
 #include "commands.h"

@@ -1,4 +1,4 @@
-/* duration.h - times as people write and read them. */
+/* duration.h - durations as people write and read them. */
 #ifndef MORTISE_TOOLS_DURATION_H
 #define MORTISE_TOOLS_DURATION_H
 

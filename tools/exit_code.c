@@ -1,4 +1,4 @@
-/* exit_code.c - which exit code stands for which status of the library. */
+/* exit_code.c - the exit code for each status of the library. */
 #include "exit_code.h"
 
 int exit_code_of(mortise_status status)

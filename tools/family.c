@@ -96,8 +96,8 @@ static bool is_child(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* A child that leads a group, as a daemon does, gets it with its group: the group's number is the child's, so it means no
- * other one. What else is in that group gets it so. */
+/* If a child leads a group, as a daemon does, the whole group gets the signal. The group's number is the child's pid, so
+ * it cannot be another group's. */
 static void signal_other(pid_t child, void *argument)
 {
     const struct signal_others *others = argument;

@@ -7,13 +7,13 @@
 
 #include <mortise/mortise.h>
 
-/* On a terminal fewer columns: the state of a shared lock is "shared 2/5", two holders of five permits; ", witness" follows
- * if the holder is watched. The client was given to witness_ask_begin(). */
+/* Begins the table, which has fewer columns on a terminal. There the state of a shared lock is "shared 2/5" (two holders of
+ * five permits), and ", witness" follows if the holder is watched. Call witness_ask_begin() before. */
 void holders_begin(struct table *table);
 void holders_row(struct table *table, const mortise_info *info);
-/* The members of one lock. */
+/* Writes the members of one lock. */
 void holders_json(struct json *json, const mortise_info *info);
-/* Of one holder: what each lease of a shared lock has for itself. */
+/* Writes the members of one holder: those that each lease of a shared lock has of its own. */
 void holders_json_one(struct json *json, const mortise_info *info);
 /* How many leases hold the lock; 0: none. Drivers without shared locks do not count. */
 uint32_t holders_count(const mortise_info *info);

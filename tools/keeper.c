@@ -1,12 +1,12 @@
-/* keeper.c - the keeper's life: it is the command's parent and its family's reaper, and the only one that ends it.
+/* keeper.c - the keeper's life: it is the command's parent, reaps the command's family, and is the only process that ends it.
  *
- * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death, and the clock: where the
- * instants in the shared page are not moved on in time, whether the server is away or the wrapper itself is stopped, it ends the
- * command so that all is gone before the deadline. Signals are blocked here; only SIGKILL and SIGSTOP touch a keeper that has
- * more to do than to release locks.
+ * Three things make it act: a message of the wrapper (a signal to pass on, a lost lock), the wrapper's death, and the clock. If
+ * the wrapper does not move the instants in the shared page on in time, because the server is unreachable or the wrapper is
+ * stopped, the keeper ends the command so that all processes are gone before the deadline. Signals are blocked here: until the
+ * keeper only has locks to release, only SIGKILL and SIGSTOP affect it.
  *
- * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which names the group, cannot be
- * given to anybody else, and a signal to the group never goes astray. */
+ * The keeper does not wait for a dead command (waitpid) until the rest of its family is gone. So the kernel cannot give its pid,
+ * which is the group's number, to another process, and a signal to the group never hits another group. */
 #include "keeper.h"
 
 #include "clock.h"
@@ -44,9 +44,9 @@ struct state {
     bool wrapper_dead, lost;
     bool late, late_told; /* ENDING because no renewal came; the command was sent TERM for it */
     int kill_again_ms;
-    bool look_sent;       /* false: for lack of memory; it is sent again */
-    int64_t asked_for_ns; /* the ask_ns that LOOK was sent for; the page has another: answered */
-    int64_t answer_by_ns; /* if not, by when it should be */
+    bool look_sent;       /* false: memory was short; LOOK is sent again */
+    int64_t asked_for_ns; /* the ask_ns for which LOOK was sent; answered if the page has another */
+    int64_t answer_by_ns; /* by when LOOK should be answered */
     int64_t kill_at_ns;   /* valid while ENDING */
 };
 
@@ -59,7 +59,7 @@ static bool tell(struct state *state, enum message_kind kind, int32_t value)
 {
     struct message message = {(int32_t)kind, value};
 
-    /* A wrapper that is stopped may not read: what matters stands in the page as well. */
+    /* A stopped wrapper does not read, so everything important is in the page too. */
     return send(state->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
@@ -71,10 +71,10 @@ static void signal_group(struct state *state, int number)
         return;
     killpg(state->command, number);
     if (getpgid(state->command) != state->command)
-        kill(state->command, number); /* it has left its group */
+        kill(state->command, number); /* the command has left its group */
 }
 
-/* Also what was orphaned outside of the group (daemons, other sessions). */
+/* Also to orphans outside of the group (daemons, other sessions). */
 static void signal_everyone(struct state *state, int number)
 {
     signal_group(state, number);
@@ -85,7 +85,7 @@ static void pass_on(struct state *state, int number)
 {
     bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
 
-    /* SIGCONT too: a stopped process acts on the others only then. */
+    /* Also SIGCONT, because a stopped process acts on other signals only after it. */
     if (state->command_dead && (ends || number == SIGCONT))
         signal_everyone(state, number);
     else
@@ -115,15 +115,15 @@ static void begin_killing(struct state *state)
     kill_everyone(state);
 }
 
-/* TERM now, KILL after the grace, but before the deadline whatever the grace (with --on-loss=warn it may be long past). A group
- * that is stopped is not continued: without the lock it must not run; it is killed as it is. */
+/* TERM now, and KILL after the grace, but in any case before the deadline (with --on-loss=warn that may be long past). A stopped
+ * group is not continued, because it must not run without the lock: it is killed while it is stopped. */
 static void begin_ending(struct state *state, int64_t grace_ms)
 {
     const int64_t limit_ns = state->page->warn_only ? NEVER_NS : atomic_load(&state->page->kill_ns);
     int64_t kill_at_ns = earlier(boottime_ns() + grace_ms * 1000000, limit_ns);
 
     close_lease(state);
-    state->late = false; /* whatever began it: it is not called off any more */
+    state->late = false; /* whatever began the ending, it is not called off any more */
     if (state->phase == ENDING) {
         state->kill_at_ns = earlier(state->kill_at_ns, kill_at_ns);
         return;
@@ -152,8 +152,8 @@ static void tell_to_end(struct state *state)
     signal_everyone(state, SIGTERM);
 }
 
-/* No renewal came. One may still come before KILL, and calls this off. A stopped command could not act on
- * TERM, and would meet it when it is continued: it gets none. */
+/* No renewal came. If one still comes before KILL, it calls the ending off. A stopped command gets no TERM: it
+ * would act on TERM only when it is continued. */
 static void begin_late(struct state *state)
 {
     const bool told = !state->command_stopped;
@@ -172,7 +172,7 @@ static void begin_late(struct state *state)
         tell_to_end(state);
 }
 
-/* True: the wrapper has published a renewal, and the command runs on. */
+/* True: the wrapper has published a renewal, and the command goes on running. */
 static bool call_off(struct state *state)
 {
     if (state->phase != ENDING || !state->late ||
@@ -185,7 +185,7 @@ static bool call_off(struct state *state)
     return true;
 }
 
-/* The end: nobody uses the locks any more. To release them, stderr is let go of. */
+/* The end: no process uses the locks any more. keeper_witness_release() closes stderr, so say the line first. */
 static _Noreturn void leave(struct state *state, bool ended_command)
 {
     if (ended_command && !atomic_load(&state->page->abandoned))
@@ -214,7 +214,7 @@ static void all_gone(struct state *state)
     state->phase = OVER;
     atomic_store(&state->page->done, 1);
     if (!state->wrapper_dead) {
-        /* Without that message the wrapper would wait for ever, so it gets end of file, and reads the rest from the page. */
+        /* Without that message the wrapper would wait forever. So it gets end of file, and reads the rest from the page. */
         if (!tell(state, MESSAGE_DONE, 0))
             shutdown(state->socket, SHUT_WR);
         return;
@@ -240,7 +240,7 @@ static void command_died(struct state *state)
     tell(state, MESSAGE_ENDED, status);
 }
 
-/* Waits for the dead up to the command, which is only looked at. */
+/* Reaps dead children until it meets the dead command, which stays unreaped. */
 static void reap_until_command(struct state *state)
 {
     for (;;) {
@@ -261,9 +261,9 @@ static void reap_child(pid_t child, void *command)
         waitpid(child, NULL, WNOHANG);
 }
 
-/* The command is dead: waits for the rest, and for it at the very end. Only family_alive() decides that nobody is left: the
- * list of children may miss one while others end, and is empty if there is no /proc. Were the command waited for too
- * early, nothing would reach the rest of its group any more. */
+/* The command is dead: reaps the rest of its family, and the command at the very end. Only family_alive() decides that no process
+ * is left: the list of children may miss a child while others end, and is empty if there is no /proc. If the command were reaped
+ * too early, signals would not reach the rest of its group any more. */
 static void reap_rest(struct state *state)
 {
     if (family_alive()) {
@@ -278,7 +278,7 @@ static void reap_rest(struct state *state)
         all_gone(state);
 }
 
-/* When the command is dead, what it has left in its group is reported in its place. */
+/* When the command is dead, reports the stops of the processes that it left in its group. */
 static void look_for_stop(struct state *state)
 {
     const idtype_t which = state->command_dead ? P_PGID : P_PID;
@@ -291,7 +291,7 @@ static void look_for_stop(struct state *state)
         if (stopped) {
             tell(state, MESSAGE_STOPPED, info.si_status);
         } else if (state->phase == ENDING && state->late && !state->late_told) {
-            state->late_told = true; /* it was continued, and has no lock to go on with */
+            state->late_told = true; /* the command was continued, but has no lock any more */
             tell_to_end(state);
         }
     }
@@ -316,11 +316,11 @@ static void on_children(struct state *state)
     }
 }
 
-/* ---- The wrapper's word ---------------------------------------------------------------------- */
+/* ---- Messages of the wrapper ----------------------------------------------------------------- */
 
 static void start(struct state *state)
 {
-    /* The wrapper was stopped before it sent this: the lock may be another's by now. */
+    /* The wrapper was stopped before it sent this: another client may have the lock by now. */
     if (boottime_ns() >= atomic_load(&state->page->act_ns)) {
         state->command_waited_for = true;
         atomic_store(&state->page->late, 1);
@@ -354,7 +354,7 @@ static void on_message(struct state *state)
         if (message.kind == MESSAGE_START && state->phase == IDLE)
             start(state);
         else if (message.kind == MESSAGE_SIGNAL) {
-            call_off(state); /* before SIGCONT: the page has the renewal that it rests on */
+            call_off(state); /* before SIGCONT: the page has the renewal that allows it */
             pass_on(state, message.value);
         } else if (message.kind == MESSAGE_LOST)
             begin_lost(state);
@@ -370,14 +370,14 @@ static int64_t later(int64_t a, int64_t b)
 
 static void on_running_time(struct state *state, int64_t now_ns)
 {
-    /* In this order: whatever is moved on in between, an act that was not asked for is never taken. */
+    /* In this order: even if the wrapper moves them on in between, the keeper never acts without having asked. */
     const int64_t ask_ns = atomic_load(&state->page->ask_ns);
     const int64_t act_ns = atomic_load(&state->page->act_ns);
 
     if (state->lost || now_ns < ask_ns)
         return;
     if (state->asked_for_ns != ask_ns || (!state->look_sent && now_ns < act_ns)) {
-        /* Asked late (the machine was suspended): the wrapper gets a moment to answer all the same. */
+        /* If LOOK is sent late (the machine was suspended), the wrapper still gets a moment to answer. */
         state->asked_for_ns = ask_ns;
         state->answer_by_ns = now_ns + ANSWER_MS * 1000000;
         state->look_sent = tell(state, MESSAGE_LOOK, 0);

@@ -32,12 +32,12 @@ enum message_kind {
     MESSAGE_LOST,      /* the lock is lost: end the command (or only close the lease's pipe) */
     /* from the keeper */
     MESSAGE_LOOK,    /* the time to act is near: move the page on if the lease was renewed */
-    MESSAGE_STOPPED, /* value: this signal stopped the command, or what it left in its group */
+    MESSAGE_STOPPED, /* value: this signal stopped the command, or a process that it left in its group */
     MESSAGE_ENDED,   /* value: wait status of the command; its other processes may go on */
-    MESSAGE_LATE,    /* no renewal came in time. value: 1: the command was sent TERM; 0: it is
+    MESSAGE_LATE,    /* no renewal came in time. value 1: the command was sent TERM. value 0: it is
                     * stopped, and will be killed unless a renewal comes first */
     MESSAGE_RENEWED, /* a renewal came after MESSAGE_LATE and before KILL: the command will not be killed.
-                      * value: 1: it was sent TERM */
+                      * value 1: it was sent TERM */
     MESSAGE_DONE /* every process is gone; the keeper only waits for the wrapper's end */
 };
 
@@ -56,10 +56,10 @@ struct keeper_page {
     _Atomic int32_t command_pid;  /* 0: not started */
     _Atomic int32_t start_errno;  /* why the command could not be executed */
     _Atomic int32_t wait_status;  /* of the command, once ended */
-    _Atomic int32_t ended, done;  /* the command; every process */
+    _Atomic int32_t ended, done;  /* the command has ended; every process has ended */
     _Atomic int64_t ended_ns;     /* when the keeper saw that the command had ended */
-    _Atomic int64_t grace_end_ns; /* until then the last TERM for a late renewal gave it time */
-    _Atomic int32_t late;         /* the keeper began to end it because no renewal came */
+    _Atomic int64_t grace_end_ns; /* the end of the grace after the last TERM for a late renewal */
+    _Atomic int32_t late;         /* the keeper began to end the command because no renewal came */
     _Atomic int64_t killing_ns;   /* when the keeper last sent KILL to all; 0: not yet */
     _Atomic int32_t abandoned;    /* the wrapper ended before all processes were gone */
     _Atomic int32_t parting;      /* the wrapper has released its locks itself, or has none */
@@ -85,21 +85,21 @@ struct keeper_setup {
     int terminal;               /* of /dev/tty, or -1 */
 };
 
-/* No more: each message stands there once, and there are these kinds and less than twenty signals. */
+/* There are never more: each message is there only once, and there are these kinds and less than twenty signals. */
 enum { KEEPER_UNSENT_MAX = 32 };
 
 /* The wrapper's side. */
 struct keeper {
     pid_t pid;
     int socket;
-    int witness; /* for the library: on the other end the keeper is the witness of this process */
+    int witness; /* for the library: at the other end, the keeper is the witness of this process */
     struct keeper_page *page;
-    /* The kernel had no memory for these; in their order. */
+    /* Messages for which the kernel had no memory, in their order. */
     struct message unsent[KEEPER_UNSENT_MAX];
     size_t unsent_count;
 };
 bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup);
-/* Never blocks. What cannot be sent for lack of memory is kept for keeper_send_rest(). */
+/* Never blocks. A message that cannot be sent because memory is short is kept for keeper_send_rest(). */
 void keeper_send(struct keeper *keeper, enum message_kind kind, int32_t value);
 void keeper_send_rest(struct keeper *keeper);
 /* 1: a message; 0: none now; -1: the keeper is dead. */
@@ -115,13 +115,14 @@ struct keeper_witness {
     uint64_t print;
     int64_t crash_delay_ms;
 };
-/* Takes in what the client says. Never blocks. */
+/* Reads the messages of the client. Never blocks. */
 void keeper_witness_read(struct keeper_witness *witness);
-/* No process of the command is left, and the wrapper has ended, or is ending: waits for that, and releases what it held.
- * Blocks for the crash_delay, and then until the backend has answered, or the ttl is over; TERM (also one that came before), INT or
- * HUP limits what comes after the crash_delay to two seconds. So that nobody who reads stdout, say, or who waits for an outer flock,
- * waits for it, it lets go of all inherited descriptors that are no files, and of the locks of the others. Then the caller can only
- * end. */
+/* No process of the command is left, and the wrapper has ended or is about to: waits for its end, and releases what it held.
+ * Blocks for the crash_delay, and then until the backend has answered, or the ttl is over. TERM (also one that came before), INT
+ * or
+ * HUP limits the time after the crash_delay to two seconds. First it closes all inherited descriptors that are not files, and
+ * drops the file locks of the others, so that no reader of stdout, for example, and no outer flock waits for this process. After
+ * that, the caller can only exit. */
 void keeper_witness_release(struct keeper_witness *witness);
 /* The main function of the keeper, in the forked child. The sockets: of messages, and of the witness. */
 _Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pid_t wrapper_group,

@@ -60,7 +60,7 @@ static bool set_environment(const struct keeper_page *page, int lease_fd)
            set_number("MORTISE_LEASE_FD", (uint64_t)lease_fd);
 }
 
-/* The child, up to exec. It has the keeper's mask until the last moment: every signal is blocked. */
+/* The child, up to exec. It keeps the keeper's signal mask until the last moment: every signal is blocked. */
 static _Noreturn void become_command(struct keeper_page *page, const struct keeper_setup *setup,
                                      int lease_fd, pid_t keeper)
 {
@@ -72,7 +72,7 @@ static _Noreturn void become_command(struct keeper_page *page, const struct keep
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper)
         _exit(EXIT_SYSTEM);
-    /* The keeper does it as well, if it is not killed before. */
+    /* The keeper stores it as well, unless it is killed before. */
     atomic_store(&page->command_pid, getpid());
     if (!set_environment(page, lease_fd)) {
         atomic_store(&page->start_errno, ENOMEM);

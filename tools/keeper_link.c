@@ -36,8 +36,8 @@ bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
     return keeper->pid > 0;
 }
 
-/* False: for lack of memory, which may pass. Never blocks: a keeper that does not read its messages is stopped, and must not
- * stop the wrapper. If the keeper is dead, the wrapper reads end of file. */
+/* False: the kernel is short of memory, which may pass. Never blocks: a keeper that does not read its messages is stopped, and
+ * must not stop the wrapper too. If the keeper is dead, the wrapper reads end of file. */
 static bool send_now(const struct keeper *keeper, const struct message *message)
 {
     return send(keeper->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
@@ -59,8 +59,8 @@ void keeper_send(struct keeper *keeper, enum message_kind kind, int32_t value)
     const struct message message = {(int32_t)kind, value};
     size_t others = 0;
 
-    /* As with pending signals of the kernel, the same one counts once: where it came last, because a stop and a SIGCONT undo each
-     * other. */
+    /* As with pending signals in the kernel, a message is kept only once. Its place is that of the last one, because a stop and a
+     * SIGCONT undo each other. */
     for (size_t i = 0; i < keeper->unsent_count; i++) {
         if (memcmp(&keeper->unsent[i], &message, sizeof message) != 0)
             keeper->unsent[others++] = keeper->unsent[i];
@@ -89,7 +89,7 @@ void keeper_stop(struct keeper *keeper)
     atomic_store(&keeper->page->parting, 1);
     close(keeper->socket);
     kill(keeper->pid,
-         SIGKILL); /* it has nothing left to do; if somebody has stopped it, it would stay */
+         SIGKILL); /* it has nothing left to do; it may be stopped, and would stay then */
     while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     keeper->pid = 0;

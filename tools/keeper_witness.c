@@ -1,4 +1,4 @@
-/* keeper_witness.c - the keeper as the witness of its wrapper: it releases the wrapper's claims if that was killed, when no
+/* keeper_witness.c - the keeper as the witness of its wrapper: if the wrapper was killed, the keeper releases its claims when no
  * process of the command's family is left. Until then it only keeps what the wrapper's client has passed to it. */
 #include "keeper.h"
 
@@ -73,7 +73,7 @@ static void answered(mortise_status status, const mortise_error *error, void *us
     sem_post(user_data);
 }
 
-/* The claims are released, or their ttl is over. */
+/* Releases the claims; returns when they are released, or their ttl is over. */
 static void release_all(const struct keeper_witness *witness, mortise_client *client)
 {
     static mortise_witness_slot slot;
@@ -97,7 +97,7 @@ static bool has_claims(const struct keeper_witness *witness)
     return witness->area >= 0 && claims_next(witness->area, &index, &slot);
 }
 
-/* The end of a connection proves nothing; this does. */
+/* The end of a connection proves nothing, but the pidfd does. */
 static void wait_for_death(const struct keeper_witness *witness)
 {
     struct pollfd process = {.fd = witness->pidfd, .events = POLLIN};
@@ -106,10 +106,10 @@ static void wait_for_death(const struct keeper_witness *witness)
         continue;
 }
 
-/* ---- Nobody waits for the keeper --------------------------------------------------------------- */
+/* ---- No other process waits for the keeper ----------------------------------------------------- */
 
-/* Nobody waits for the end of a file, and the configuration may be read from one that was passed (/dev/stdin), or below a folder
- * that was. */
+/* Files and folders may stay open: no process waits until they are closed, and the configuration may have to be read from a file
+ * that was passed (/dev/stdin), or below such a folder. */
 static bool is_file(int fd)
 {
     struct stat about;
@@ -117,7 +117,8 @@ static bool is_file(int fd)
     return fstat(fd, &about) == 0 && (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode));
 }
 
-/* A lock of the file that this descriptor, or a copy of it, has: an outer flock(1), say, which would not end before the keeper. */
+/* Whether this descriptor, or a copy of it, has a lock on the file: for example that of an outer flock(1), which the keeper would
+ * keep until it ends. */
 static bool bears_lock(int fd)
 {
     char path[40], text[512];
@@ -131,7 +132,7 @@ static bool bears_lock(int fd)
     return strstr(text, "\nlock:") != NULL;
 }
 
-/* The same file, without the lock: that may be the one that the configuration is read from. */
+/* Opens the same file again, without the lock, because the configuration may have to be read from it. */
 static bool open_anew(int fd)
 {
     char path[40];
@@ -186,7 +187,7 @@ static void on_signal(int number)
     signalled = 1;
 }
 
-/* Those that came while the command was running were for somebody else. */
+/* Signals that came while the command was running were not for the keeper. */
 static void forget_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGHUP, SIGALRM};
@@ -199,7 +200,8 @@ static void forget_signals(void)
         continue;
 }
 
-/* From here on they bound what is left, as in the wrapper. A TERM that came before counts: systemd sends it only once. */
+/* From here on, signals limit the time that is left, as in the wrapper. A TERM that came before counts, because systemd sends it
+ * only once. */
 static void take_signals(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM};

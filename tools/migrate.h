@@ -24,7 +24,7 @@
 
 /* ---- migrate_config.c ---- */
 
-/* What a file says of a migration. */
+/* What a config file says about a migration. */
 struct migrate_file {
     char *path; /* links followed */
     char *text;
@@ -45,7 +45,7 @@ int migrate_file_set_phase(const struct migrate_file *file, unsigned phase);
 
 /* ---- migrate_sides.c ---- */
 
-/* What was listed. */
+/* The result of a list. */
 struct infos {
     mortise_info *list;
     size_t count, capacity;
@@ -89,10 +89,10 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
                           mortise_error *error);
 /* The same for the other role's register on that side, if it can be another migration's; else there is none. */
 bool side_read_other(struct migration *migration, enum migrate_side role, mortise_error *error);
-/* Whether that is still as it was read, or closed by this step. True if there is none. False: see error, whose status is OK if it
- * is another one. */
+/* Whether that register is still as it was read, or as this step has written it. True if there is none. False: see error; if its
+ * status is OK, the register was changed. */
 bool side_other_stays(struct migration *migration, enum migrate_side role, mortise_error *error);
-/* Writes {} to it. */
+/* Writes {} to that register. */
 mortise_status side_close_other(struct migration *migration, enum migrate_side role,
                                 mortise_error *error);
 /* Lists all names that begin with prefix. */
@@ -103,10 +103,10 @@ mortise_status side_presences(struct side *side, unsigned phases, struct infos *
                               mortise_error *error);
 /* Whether the name is that of a presence of phase both. */
 bool is_of_both(const mortise_info *info);
-/* The presences that a step waits for on the side that it closes: of the phase that must be gone, of the phase that only another
- * migration's clients have there, and those of phase both that the other side does not list when it is asked after that. These
- * are another migration's too, or their client has just come, or is about to go, on one side before the other.
- * asked: the side whose answer the status is. */
+/* Lists the presences that a step waits for on the side that it closes: those of the phase that must be gone, those of the phase
+ * that only another migration's clients have there, and those of phase both that the other side, which is listed after it, does
+ * not have. The last ones are another migration's too, or their client is coming or going, on one side before the other.
+ * asked: the side to whose answer the status belongs. */
 mortise_status sides_in_the_way(struct migration *migration, const struct migrate_step *step,
                                 struct infos *infos, struct side **asked, mortise_error *error);
 void infos_add(struct infos *infos, const mortise_info *info);
@@ -118,21 +118,21 @@ const char *side_text(const struct side *side, char *buffer);
 /* ---- migrate_plan.c ---- */
 
 struct plan {
-    unsigned phase;                  /* what the file must say then */
-    const struct migrate_step *step; /* the step before that; NULL: none */
-    struct infos waits_for;          /* the presences that it waits for */
+    unsigned phase;                  /* the phase that the file gets */
+    const struct migrate_step *step; /* the step that must come before that; NULL: none */
+    struct infos waits_for;          /* the presences that the step waits for */
     bool last;                       /* nothing is left to do in this direction */
     bool from_gone;                  /* migrate_from_is_gone() */
-    char trouble[1024];              /* why it cannot be done; empty if it can */
-    int code;                        /* the exit code for that */
+    char trouble[1024];              /* why the plan cannot be carried out; empty if it can */
+    int code;                        /* the exit code for `trouble` */
 };
 /* Reads what the registers allow, and asks one side for presences. Reads the registers of another migration too. */
 void plan_make(struct migration *migration, bool forward, struct plan *plan);
 void plan_end(struct plan *plan);
 /* The end of "nothing is left to be done": whether `from` may be shut down. */
 const char *migrate_from_may_go(const struct migration *migration);
-/* The register of `from` cannot be read, but no client needs it: `to` admits phase new only, and nobody of phase both is among
- * those that are on `to`, as there may be while the last step waits. */
+/* The register of `from` cannot be read, but no client needs it: `to` admits only phase new, and on_to has no presence of phase
+ * both (there may be some while the last step waits). */
 bool migrate_from_is_gone(const struct migration *migration, const struct infos *on_to);
 /* Whether both registers allow clients of that phase. */
 bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,

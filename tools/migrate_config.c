@@ -1,4 +1,4 @@
-/* migrate_config.c - what a config file says of a migration, and its phase rewritten in place.
+/* migrate_config.c - reads what a config file says about a migration, and rewrites its phase.
  *
  * The library says what a config means, but not where in the file a value is. So this file reads the lines as the core
  * does (sections, "key = value" or "key: value", comments, lists that go on in an indented line). The library reports
@@ -188,7 +188,7 @@ static int no_section(const struct migrate_file *file, const char *why)
     return EXIT_BAD_CONFIG;
 }
 
-/* The one that `driver` names, or the only one that has a `phase`. */
+/* Finds the section that `driver` names, or the only one that has a `phase`. */
 static int find_section(struct migrate_file *file)
 {
     struct scan scan = scan_begin(file);
@@ -251,7 +251,8 @@ static int read_presence(struct migrate_file *file)
     return no_section(file, "the presence of the section is not a duration such as 30s");
 }
 
-/* The path that the library reads, links followed. The phase in the file need not have what `require` says (migrate_sides.c). */
+/* Finds the path that the library reads, with links followed. Opened without `require`: the phase in the file need not meet it
+ * (migrate_sides.c). */
 static int find_path(struct migrate_file *file)
 {
     mortise_client *client = NULL;
@@ -335,14 +336,14 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* A signature or a sum of the file's bytes, which are others now: it is the kernel's to make. */
+/* The attribute is a signature or a checksum of the file's bytes, which have changed: the kernel makes a new one. */
 static bool is_of_the_bytes(const char *name)
 {
     return strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0;
 }
 
-/* What file systems and the system's own programs note for themselves (trusted, btrfs, ceph, …) may be read-only, and says
- * nothing about who may read the file. */
+/* Attributes that file systems and the system's own programs keep for themselves (trusted, btrfs, ceph, …) may be read-only, and
+ * do not decide who may read the file. They need not be kept. */
 static bool must_keep(const char *name)
 {
     return begins(name, "system.") || begins(name, "security.") || begins(name, "user.");
@@ -356,7 +357,7 @@ static bool copy_attribute(int to, int from, const char *name, char *value, char
         return errno == ENODATA || !must_keep(name);
     if (fgetxattr(to, name, there, ATTRIBUTE_MAX) == size &&
         memcmp(value, there, (size_t)size) == 0)
-        return true; /* such as a label that the folder gave to both, which only root may set */
+        return true; /* for example a label that both got from the folder; only root may set it */
     return fsetxattr(to, name, value, (size_t)size, 0) == 0 || !must_keep(name);
 }
 
@@ -376,7 +377,7 @@ static bool copy_attributes_with(int to, int from, char *names, char *value, cha
     return has_acl || fremovexattr(to, ACL) == 0 || errno == ENODATA || errno == ENOTSUP;
 }
 
-/* The access list and the other extended attributes. */
+/* Copies the access list and the other extended attributes. */
 static bool copy_attributes(int to, int from)
 {
     char *room = must_have(malloc((size_t)3 * ATTRIBUTE_MAX));
@@ -389,8 +390,8 @@ static bool copy_attributes(int to, int from)
     return done;
 }
 
-/* With the owner, the group, the rights and the attributes of the old one. The rights come last: an access list that is set
- * changes them. */
+/* Gives the new file the owner, the group, the attributes and the permissions of the old one. The permissions come last, because
+ * setting an access list changes them. */
 static bool become_like(int fd, const char *path)
 {
     struct stat old, new;
@@ -408,7 +409,7 @@ static bool become_like(int fd, const char *path)
     return done;
 }
 
-/* All of it on the disk. */
+/* Writes the new file, and waits until it is on the disk. */
 static bool write_new(int fd, const struct migrate_file *file, const char *phase)
 {
     const size_t behind = file->phase_at + strlen(file->phase_word);
@@ -418,7 +419,7 @@ static bool write_new(int fd, const struct migrate_file *file, const char *phase
            write_all(fd, file->text + behind, file->size - behind) && fsync(fd) == 0;
 }
 
-/* Whether the file is still what was read. */
+/* Whether the file is still the one that was read. */
 static bool is_unchanged(const struct migrate_file *file)
 {
     size_t size = 0;

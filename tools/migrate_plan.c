@@ -1,8 +1,8 @@
 /* migrate_plan.c - which step is next for the fleet and for the phase in a config file, and what is in its way.
  *
  * Forward, the file goes from old to both to new; back, the other way. Before each change the registers must allow the new
- * phase, so at most one step of the registers comes first. The step that lets `from` go, or in again, changes no file.
- * This file only looks; migrate_step.c acts. */
+ * phase, so at most one step of the registers comes first. The step that closes `from` for good, or opens it again, changes
+ * no config file. migrate_plan.c only reads; migrate_step.c writes. */
 #include "migrate.h"
 
 #include "exit_code.h"
@@ -99,7 +99,7 @@ static void trouble(struct plan *plan, int code, const char *format, ...)
     va_end(arguments);
 }
 
-/* What the registers would be after a step. */
+/* Computes the registers as they would be after a step. */
 static void step_leads_to(const struct migrate_step *step, struct migrate_register *regs)
 {
     regs[step->closes].phases = step->closes_to;
@@ -124,7 +124,7 @@ static void find_step(const struct migration *migration, bool forward, struct pl
         return;
     }
     plan->phase = now;
-    /* the file is at its end, or one step behind: the step moves the fleet on, the file stays */
+    /* the file is at its end, or one phase before it: the step moves the fleet on, and the file stays as it is */
     if (plan->step != NULL &&
         (now == (forward ? MIGRATE_NEW : MIGRATE_OLD) || phase_is_allowed(&regs[0], &regs[1], now)))
         return;
@@ -135,9 +135,9 @@ static void find_step(const struct migration *migration, bool forward, struct pl
         migrate_phase_word(now), migrate_phase_word(now));
 }
 
-/* Another migration that has a server in common with this one, in the other role. Its register is read after this one's own: so
- * if both take a step, one of them sees what the other one has closed, or its write fails. If there is nothing to be written, it
- * looks again before it opens (protocol.h, 9, which also says what remains). */
+/* Checks another migration that has a server in common with this one, in the other role. Its register is read after this
+ * migration's own register. So if both take a step, one of them sees what the other has closed, or its write fails. If a step
+ * has nothing to write there, it reads again before it opens (protocol.h, 9, which also names the case that remains). */
 static void look_at_other(struct migration *migration, enum migrate_side role, struct plan *plan)
 {
     struct side *side = &migration->sides[role];
@@ -225,7 +225,7 @@ static bool look_whether_from_is_gone(struct migration *migration)
     return gone;
 }
 
-/* One register alone decides nothing. */
+/* Whether both registers are known: one register alone decides nothing. */
 static bool both_known(const struct migration *migration, struct plan *plan)
 {
     char shown[SIDE_TEXT_SIZE];

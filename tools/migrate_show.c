@@ -1,6 +1,6 @@
 /* migrate_show.c - what `mortise migrate status` and `plan` print, for people and as JSON.
  *
- * Knows how things look, and decides nothing. */
+ * It only prints, and decides nothing. */
 #include "migrate.h"
 
 #include "duration.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what there is ------------------------------------------------------------------------------- */
+/* ---- collecting ---------------------------------------------------------------------------------- */
 
 /* A client, by its presence on one side or on both. */
 struct present {
@@ -29,7 +29,7 @@ struct present {
 
 struct view {
     struct migration *migration;
-    struct infos infos[2]; /* all that is held on each side */
+    struct infos infos[2]; /* all names that are held on each side */
     struct present *clients;
     size_t client_count;
     char server[2][256];

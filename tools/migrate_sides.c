@@ -1,6 +1,6 @@
 /* migrate_sides.c - the two sides of a migration, each as an ordinary client sees it: its register, its clients, its locks.
  *
- * After a request that failed, a side gets no more: each would take as long as the first. */
+ * After a failed request a side gets no more requests, because each would take as long as the first. */
 #include "migrate.h"
 
 #include "exit_code.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define WRITES 10
-#define PAUSE_MS 50 /* between two of them */
+#define PAUSE_MS 50 /* between two writes */
 
 const char *side_text(const struct side *side, char *buffer)
 {
@@ -28,8 +28,9 @@ static void side_failed(struct side *side, mortise_status status, const mortise_
     side->error = *error;
 }
 
-/* A wrong config ends the command. An unreachable server is reported with the rest. Opened as for another process, because the
- * config's `require` and `observe` are about its own driver, which is not a side alone. */
+/* A wrong config ends the command. An unreachable server is reported with the rest. The side is opened as for another process
+ * (mortise_open_for_dead()), because the config's `require` and `observe` are about the whole stack, and not about one
+ * side. */
 static int side_open(struct side *side, const struct migrate_file *file)
 {
     mortise_error error;
@@ -111,7 +112,7 @@ static mortise_status write_kept(struct side *kept, enum migrate_side role,
             return MORTISE_BUSY;
         if (!closes)
             return MORTISE_OK;
-        /* it may be another operator's, written before this operator read the other side */
+        /* another operator may have written it, before this operator read the other side */
         if (writes == WRITES) {
             snprintf(error->message, sizeof error->message,
                      "none of %d writes was answered with OK, although the register was written",
@@ -133,7 +134,8 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
 
 /* ---- another migration's ------------------------------------------------------------------------ */
 
-/* The name of the other role's register is this migration's own if the other side keeps its register here. */
+/* Whether the other role's register on this side belongs to another migration. It belongs to this migration if the other side
+ * keeps its register here. */
 static bool keeps_other(const struct migration *migration, enum migrate_side role)
 {
     return migration->sides[role].kept_on == role && migration->sides[OTHER(role)].kept_on != role;
@@ -243,7 +245,7 @@ bool is_of_both(const mortise_info *info)
     return migrate_presence_decode(info->name, &phase, NULL) && phase == MIGRATE_BOTH;
 }
 
-/* Two lists have one order, so the search for a name goes on where that for the last one has ended. */
+/* Both lists have the same order, so each search goes on where the previous one has ended. */
 static bool has_name(const struct infos *infos, const char *name, size_t *at)
 {
     for (size_t n = 0; n < infos->count; n++) {
@@ -256,7 +258,7 @@ static bool has_name(const struct infos *infos, const char *name, size_t *at)
     return false;
 }
 
-/* Leaves the presences of phase both out whose client is on the other side too. */
+/* Removes the presences of phase both whose client is on the other side too. */
 static void leave_out(struct infos *infos, const struct infos *other_side)
 {
     size_t left = 0, at = 0;

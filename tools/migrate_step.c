@@ -105,8 +105,8 @@ static int still_closed(struct migration *migration, enum migrate_side role)
                                                                       : has_changed(shown);
 }
 
-/* Checks that no operator of another migration has written what the plan, or this step, relies on: a register that was absent can
- * be opened meanwhile, and the one beside the register that this step opens can be closed. */
+/* Checks that no operator of another migration has changed a register on which the plan, or this step, relies: a register that
+ * was absent may have been opened meanwhile, and the one beside the register that this step opens may have been closed. */
 static int others_stay(struct migration *migration, const struct migrate_step *step)
 {
     char shown[SIDE_TEXT_SIZE];
@@ -123,13 +123,14 @@ static int others_stay(struct migration *migration, const struct migrate_step *s
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
-/* The step waits only for the clients that the first list after the write finds. Later ones have read the register since, or
- * will, and are refused; so clients that try again and again do not delay the step. (A presence under another grant is
- * that of a client that has read the register again.)
+/* The step waits only for the clients that the first list after the write finds. Later clients read the register after the write,
+ * and are refused. So clients that try again and again do not delay the step. (If a presence has another grant, its client has
+ * read the register again.)
  *
- * For clients of another migration this is so if their register is closed too. One that was never written is closed when a client
- * of theirs is there at two looks in a row: not for one that is of this migration, and is on one side only for an instant. Such
- * ones may come and go all the time, so the step goes on when all that the look before has found are gone. */
+ * For clients of another migration this holds only if their register is closed too. If it was never written, the step closes it
+ * when it sees one of these clients in two lists in a row. One list is not enough: a client of this migration may be on one side
+ * only for an instant. Such clients may come and go all the time, so the step goes on when all those of the previous list are
+ * gone. */
 struct waiting {
     struct migration *migration;
     const struct migrate_step *step;
@@ -137,10 +138,10 @@ struct waiting {
     int64_t quiet_until_ms; /* the step goes on no earlier: the server may have lost presences */
     int64_t tell_at_ms;
     bool listed;          /* the first list has filled `there` */
-    struct infos there;   /* what is left of it */
+    struct infos there;   /* the clients of that list that are still there */
     struct infos foreign; /* another migration's clients at the last look */
-    bool foreign_stay;    /* one of them was there at the look before too */
-    bool foreign_new;     /* at the look before there was none */
+    bool foreign_stay;    /* one of them was there at the previous look too */
+    bool foreign_new;     /* at the previous look there were none */
     bool shut_out;        /* their register is closed, or there is none */
     bool failed;          /* the last look failed */
     bool unsure;          /* the other side did not list its clients of phase both */
@@ -164,7 +165,7 @@ static void name_them(struct waiting *waiting)
         say("  and %zu more", there->count - NAMED_MAX);
 }
 
-/* The very same grant. */
+/* Whether the list has the presence, with the same grant. */
 static bool is_listed(const struct infos *now, const mortise_info *presence)
 {
     for (size_t i = 0; i < now->count; i++) {
@@ -174,7 +175,7 @@ static bool is_listed(const struct infos *now, const mortise_info *presence)
     return false;
 }
 
-/* Keeps those of another migration in mind, until their register is closed. */
+/* Remembers the clients of another migration, until their register is closed. */
 static void note_foreign(struct waiting *waiting, const struct infos *now)
 {
     struct infos foreign = {0};
@@ -235,7 +236,7 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
     return another;
 }
 
-/* Whether they are gone for sure. */
+/* Lists the clients again. True: they are certainly gone. */
 static bool look(struct waiting *waiting)
 {
     struct infos now;
@@ -273,7 +274,7 @@ static bool look(struct waiting *waiting)
            now_ms() >= waiting->quiet_until_ms;
 }
 
-/* After that, those count that the next list finds. */
+/* Closes the other migration's register. From then on, only the clients in the next list count. */
 static int shut_out(struct waiting *waiting)
 {
     int code = close_other(waiting->migration, waiting->side);
@@ -314,7 +315,7 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
 
 /* ---- the floor ------------------------------------------------------------------------------------ */
 
-/* A new token of a side: above all that its clock, or its counter, gave. */
+/* Takes a new token of a side, which is above all tokens that its clock, or its counter, has given. */
 static int take_token(struct side *side, uint64_t *token)
 {
     mortise_lease *lease;
@@ -345,9 +346,9 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
 
     run_is_another(&waiting, &status, &error); /* the run before the step */
     waiting.failed = status != MORTISE_OK; /* the run is unknown: treat the server as restarted */
-    /* written even if it has that text already: that ends another operator's step */
+    /* write it even if it has that text already, because that ends another operator's step */
     int code = put_register(migration, side->role, &closed, true);
-    /* for the same reason the other migration's, if it was ever written */
+    /* write the other migration's register for the same reason, if it was ever written */
     if (code == EXIT_DONE && step->foreign != 0 && side->other_version != 0)
         code = shut_out(&waiting);
     if (code == EXIT_DONE)
@@ -357,8 +358,8 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     return code;
 }
 
-/* From both sides: in phase both, the opened side may have given tokens that the other one does not know. Clients of another
- * migration had tokens above the floor in its register. */
+/* Takes the floor from the tokens of both sides: in phase both, the opened side may have given tokens that the other one does not
+ * know. It also uses the floor of another migration's register, because that migration's clients had tokens above it. */
 static int take_floor(struct migration *migration, uint64_t *floor)
 {
     uint64_t tokens[2] = {0}, floors[2];

@@ -54,8 +54,8 @@ static int wrong_option(int option, char **argv, const char *command)
     return bad_usage(command, "unknown option %.100s", shown);
 }
 
-/* Every user of the host can read the arguments of a process (ps, /proc/PID/cmdline), and a URL may hold a password:
- * keep only its scheme there. */
+/* Every user of the host can read the arguments of a process (ps, /proc/PID/cmdline), and a URL may contain a
+ * password: keep only its scheme there. */
 static void blank_secrets(char *where)
 {
     char *colon = strchr(where, ':');

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Call it first. If stdin, stdout or stderr is closed, keeps its number free, so that no connection gets that number and then
- * what is printed. Reading and writing fail as on a closed stream, and a program that is executed finds it closed. */
+/* Call it first. If stdin, stdout or stderr is closed, occupies its number, so that no connection gets that number and receives
+ * what is printed. Reading and writing fail as on a closed stream, and a program that is executed finds the stream closed. */
 void keep_streams(void);
 /* Prints one line to stderr, "mortise: …", in one write(2). Quote foreign bytes first (text.h). */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -25,7 +25,7 @@ bool with_colour(void);
 int finish_output(int code);
 /* Returns memory, which is never NULL then: without memory the command prints that and exits. */
 void *must_have(void *memory);
-/* What it does before that, as to restore a terminal on which nothing could be read. Only for a thread that is alone in using it. */
+/* Sets what must_have() does before it exits, for example to restore a terminal. Only if one thread alone uses must_have(). */
 void must_have_calls(void (*restore)(void));
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Three processes:
  *
- *   wrapper    this process. It has the library, the lease and the terminal; it renews, passes signals on, and never
- *   |          touches the command itself.
+ *   wrapper    this process. It has the library, the lease and the terminal. It renews, passes signals on, and never
+ *   |          acts on the command itself.
  *   +- keeper      (keeper.c) forked before the library is opened, in a process group of its own. It is the command's
  *      |           parent, and a subreaper: every process that is orphaned below it becomes its child, daemons in sessions
  *      |           of their own included. So it knows when all processes are gone, and can kill all of them without
@@ -16,14 +16,14 @@
  *   release on, a signal does not change the code: the first limits the release to two seconds, the second ends the
  *   wrapper at once.
  * - The wrapper (kill -9): the keeper reads end of file, sends TERM and soon after KILL. When no process is left, it
- *   releases the lock, as a witness does (docs/crash.md); nobody who reads the output waits for that. If it is killed too, the
- *   kernel kills the command, and the lock stays held until its ttl. What the command has started may live longer than that:
- *   nobody is left to kill it.
+ *   releases the lock, as a witness does (docs/crash.md); a reader of the output does not wait for that. If the keeper is killed
+ *   too, the kernel kills the command, and the lock stays held until its ttl. Processes that the command has started may live
+ *   longer than that, because no process is left to kill them.
  * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG). The wrapper, a subreaper too, gets the rest,
  *   kills it, waits for it, and releases the lock.
  * - A process that hangs in the kernel, or runs as another user, cannot be killed. The keeper (or the wrapper) tries
- *   again, in the end once a second; the wrapper prints which processes are left, and a signal ends it (EXIT_LOST). The
- *   keeper stays and tries on.
+ *   again and again, at last once a second. The wrapper prints which processes are left, and a signal ends it (EXIT_LOST). The
+ *   keeper stays and goes on trying.
  *
  * Loss. A page of shared memory says when to act. The wrapper moves these instants on as the lease is renewed; the keeper
  * acts: TERM at deadline - grace - margin, KILL at deadline - margin. So it makes no difference whether the server is
@@ -32,19 +32,19 @@
  * (an operator broke it), the library reports it and the wrapper passes that on. With --on-loss=warn nothing has to end
  * in time, so the keeper acts at the deadline itself.
  *
- * A keeper that is stopped does not act. Once the lock is lost, the wrapper looks whether the keeper has begun to kill by the
- * deadline, and kills it if not; then all goes on as after the keeper's death. Nothing helps if both are stopped.
+ * A keeper that is stopped does not act. Once the lock is lost, the wrapper checks whether the keeper has begun to kill by the
+ * deadline. If not, it kills the keeper, and everything goes on as after the keeper's death. Nothing helps if both are stopped.
  *
  * Stops. ^Z reaches the command's group. The keeper reports it and the wrapper stops its own group, so that the shell sees
  * its job stopped. If TSTP is sent to the wrapper, it passes TSTP on, and stops once the command has. When the wrapper is
  * continued, it checks the lease first: if the lease is lost, the command is not continued; if its renewal is overdue, the
  * command is continued after the renewal. While all are stopped nothing renews, and the keeper kills the command before
- * the deadline. If the command has ended, what it left in its group takes its place. There what is stopped would hold the lock
- * for ever, and a signal that is to end it stay pending: such a signal is followed by CONT.
+ * the deadline. If the command has ended, the processes that it left in its group take its place. A stopped one would hold the
+ * lock forever, and a signal that should end it would stay pending. So such a signal is followed by CONT.
  *
  * The wrapper blocks signals from the first instant and reads them from a signalfd, in one poll loop with the library's
- * descriptor and the keeper's socket. While the command runs there is no handler. Besides the library's threads there is one for
- * each question to the backend that nothing must wait for (run_notice.c, run_ours.c). */
+ * descriptor and the keeper's socket. While the command runs there is no handler. Besides the library's threads, there is one
+ * thread for each question to the backend for which the loop must not wait (run_notice.c, run_ours.c). */
 #include "run.h"
 
 #include "clock.h"
@@ -74,12 +74,12 @@ static bool become_wrapper(struct run *run)
                                   .command_mask = run->original_mask,
                                   .command_ignores_child = run->child_ignored,
                                   .terminal = run->terminal};
-    /* This matters after the keeper's death only: the keeper is the nearer subreaper while it lives. */
+    /* This matters only after the keeper's death: while the keeper lives, it is the nearer subreaper. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     return keeper_start(&run->keeper, &setup);
 }
 
-/* Releases the lock; the backend's answer decides whether it was ours to the end. */
+/* Releases the lock; the backend's answer decides whether we held it until the end. */
 static void release(struct run *run)
 {
     char words[QUOTED_SIZE + 128] = "";
@@ -139,8 +139,8 @@ static int code_of_command(const struct run *run)
 }
 
 /* If ^C was typed while the command had the terminal, a script around the wrapper must see it too, as it would without the
- * wrapper. Otherwise it goes on with its next line. The same if it was typed for the wrapper's group, which the wrapper
- * passed on, or for the group of a run around it. */
+ * wrapper. Otherwise the script goes on with its next line. The same holds if ^C was typed for the wrapper's group, and the
+ * wrapper passed it on, or for the group of a run around it. */
 static int typed_signal(const struct run *run)
 {
     int number = WIFSIGNALED(run->wait_status) ? WTERMSIG(run->wait_status) : 0;
@@ -152,8 +152,8 @@ static int typed_signal(const struct run *run)
 
 enum { CLOSE_SECONDS = 1 };
 
-/* If the lock was lost, or a signal ended the wait, a backend that does not answer must not delay the end: what it still
- * holds for this process ends by itself. */
+/* If the lock was lost, or a signal ended the wait, a backend that does not answer must not delay the end: the claims that it
+ * still has of this process end by themselves. */
 static void close_client(struct run *run, const struct bounded_end *end)
 {
     signals_bound(run, end);
@@ -188,7 +188,8 @@ static int code_of_end(const struct run *run)
 
 enum { SIGNAL_COUNTS_MS = 5000 };
 
-/* Whether a signal asked for this end: then the release is bounded from the start. A signal long before the end did not. */
+/* Whether a signal asked for this end: then the release is limited from the start. A signal long before the end does not
+ * count. */
 static bool was_signalled(const struct run *run)
 {
     if (run->ending_signal == 0)
@@ -226,7 +227,7 @@ static int run_under_lock(struct run *run)
      * is killed now, it releases the locks. */
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
-                               .alone = !run->had_terminal, /* the group has it already */
+                               .alone = !run->had_terminal, /* the group has the signal already */
                                .signalled = was_signalled(run) || typed_signal(run) != 0};
     signals_bound(run, &end);
     release(run);

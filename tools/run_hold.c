@@ -43,7 +43,7 @@ static int64_t grace_of(struct run *run, int64_t margin_ms, int64_t lead_ms)
 void run_publish(struct run *run)
 {
     struct keeper_page *page = run->keeper.page;
-    const int64_t now_ns = boottime_ns(); /* first: too early is safe */
+    const int64_t now_ns = boottime_ns(); /* read first: a deadline that is too early is safe */
     const int64_t left_ms = run_remaining_ms(run);
     const int64_t deadline_ns = now_ns + left_ms * MS_NS;
 
@@ -54,7 +54,7 @@ void run_publish(struct run *run)
     run->asked = false;
     /* Not the ttl: a lease that depends on a session may be shorter. */
     run->span_ms = left_ms > run->span_ms ? left_ms : run->span_ms;
-    /* In the lead the wrapper answers, on a busy machine too; in the margin the killed processes go. */
+    /* The lead is time for the wrapper's answer, on a busy machine too; the margin is time in which killed processes end. */
     const int64_t margin_ms = clamp(run->span_ms / 20, 5, 500);
     const int64_t lead_ms = clamp(run->span_ms / 6, 5, 500);
     const int64_t grace_ms = grace_of(run, margin_ms, lead_ms);
@@ -93,7 +93,7 @@ static void look_for_loss(struct run *run)
         return;
     run->lost_told = true;
     if (start_is_unsent(&run->keeper))
-        run->gone = true; /* no command without the lock: what is unsent is never sent */
+        run->gone = true; /* no command without the lock: unsent messages are never sent */
     else
         keeper_send(&run->keeper, MESSAGE_LOST, 0);
     run_say("%s: the lock was lost; %s", run->shown, consequence(run));
@@ -139,7 +139,7 @@ static void settle(struct run *run)
 
 /* ---- Stop and continue ----------------------------------------------------------------------- */
 
-/* A keeper that somebody has stopped would not do it. */
+/* Also continues the keeper, because a stopped keeper would not pass the signal on. */
 static void pass_on(struct run *run, int number)
 {
     keeper_send(&run->keeper, MESSAGE_SIGNAL, number);
@@ -177,7 +177,7 @@ static void resume_unless_lost(struct run *run)
         resume_if_renewed(run); /* otherwise it stays stopped until it is killed */
 }
 
-/* The wrapper may have been stopped for long, and the lock may be another's: asks before the command continues. */
+/* The wrapper may have been stopped for long, and another client may have the lock: asks before the command is continued. */
 static void resume(struct run *run)
 {
     if (run->ours_fd >= 0) {
@@ -192,8 +192,8 @@ static void resume(struct run *run)
         resume_unless_lost(run);
 }
 
-/* The command has ended, and a signal asked what it left to end, too: a process that is stopped acts on it only once it is
- * continued. If the wrapper itself was stopped, its own SIGCONT comes, or is being looked into: that does the same. */
+/* The command has ended, and a signal asked the processes that it left to end too: a stopped process acts on it only when it
+ * is continued. If the wrapper itself was stopped, its own SIGCONT comes, or is being handled, and does the same. */
 static void continue_rest(struct run *run)
 {
     run->stop_again = run->stop_stands = false;
@@ -203,14 +203,15 @@ static void continue_rest(struct run *run)
 
 enum { STOP_COUNTS_MS = 5000 };
 
-/* Whether the command was stopped by the TSTP that the wrapper passed on. A command may ignore that one, and be stopped by
- * somebody else much later. */
+/* Whether the command was stopped by the TSTP that the wrapper passed on. A command may ignore that TSTP, and be stopped by
+ * another process much later. */
 static bool was_told_to_stop(const struct run *run)
 {
     return run->stop_ns != 0 && boottime_ns() <= run->stop_ns + STOP_COUNTS_MS * MS_NS;
 }
 
-/* The command was stopped, or what it left, when told to. The wrapper stops too, so that the shell sees its job stopped. */
+/* The command, or a process that it left, was stopped. If that was asked for, the wrapper stops too, so that the shell sees
+ * its job stopped. */
 static void on_stopped(struct run *run, int number)
 {
     /* What the command left does not get the terminal, so ^Z reaches it by way of the wrapper. */
@@ -222,7 +223,7 @@ static void on_stopped(struct run *run, int number)
     if (run->ended && (!alone || !run->stop_stands || signals_was_continued()))
         return;
     run->stop_ns = 0;
-    /* Of a job in a pipeline, or after `fg` of a running one: it needs the terminal only now. */
+    /* In a pipeline, or after `fg` of a running job, the command needs the terminal only now. */
     if (wants_terminal && terminal_is_ours(run)) {
         run->terminal_wanted = true;
         if (run->ours_fd < 0 && !signals_was_continued())
@@ -230,17 +231,17 @@ static void on_stopped(struct run *run, int number)
         return;
     }
     if (!alone && !typed && (number == SIGSTOP || run->terminal < 0))
-        return; /* somebody stopped the command by its pid, and will continue it by its pid */
-    /* If this is the command of another run, that one must see that the terminal is wanted. */
+        return; /* it was stopped by its pid, and will be continued by its pid */
+    /* If this run is the command of another run, the other run must see that the terminal is wanted. */
     signals_stop(run, wants_terminal ? number : SIGTSTP, alone);
-    /* Without a shell with job control nobody could continue the wrapper, so it was not stopped. Continue the command, or
-     * the terminal would hang for ever. */
+    /* Without a shell with job control, no process could continue the wrapper, so it was not stopped. Continue the command, or
+     * the terminal would hang forever. */
     if (typed && !signals_was_continued())
         resume(run);
 }
 
-/* Another process of the wrapper's group needs the terminal, and was stopped by that, like the whole group. If the command has
- * the terminal, only the wrapper can help. */
+/* Another process of the wrapper's group needs the terminal, so the whole group was stopped. If the command has the terminal,
+ * only the wrapper can help. */
 static void on_group_wants_terminal(struct run *run, int number)
 {
     if (terminal_take_back(run)) {
@@ -263,7 +264,7 @@ static void on_signal(struct run *run, int number, bool typed)
         return;
     }
     if (number == SIGTSTP) {
-        run->stop_again = true; /* if a CONT waits, this came after it, and is passed on after it */
+        run->stop_again = true; /* it came after a CONT that may wait, and is passed on after it */
         if (run->ours_fd < 0 && !run->resume_wanted)
             pass_stop_on(run);
         return;
@@ -351,7 +352,7 @@ static void on_message(struct run *run, const struct message *message)
     case MESSAGE_ENDED:
         on_ended(run);
         if (run->ending_signal != 0 || signals_is_ending(WTERMSIG(run->wait_status)))
-            continue_rest(run); /* those that were stopped before have the signal as well */
+            continue_rest(run); /* processes that were stopped before have the signal as well */
         break;
     case MESSAGE_LATE:
         on_late(run, message->value != 0);
@@ -388,8 +389,8 @@ static void on_keeper(struct run *run)
 
 enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000, START_WITHIN_MS = 2000 };
 
-/* What the kernel had no memory for. Without START there is no command to hold the lock for, nor one that a signal could end:
- * gives up after a time, as if somebody had killed the keeper. */
+/* Sends the messages for which the kernel had no memory. Without START there is no command for which to hold the lock, and
+ * none that a signal could end. So this gives up after a time, as if the keeper had been killed. */
 static void send_rest(struct run *run, int64_t begin_ns)
 {
     struct keeper *keeper = &run->keeper;
@@ -429,7 +430,7 @@ static void on_timeout(struct run *run)
 
 static int timeout_ms(const struct run *run)
 {
-    /* Also when the command has ended: its family goes on under the lock. */
+    /* Also when the command has ended, because its family goes on under the lock. */
     if (expects_renewal(run) || run->keeper.unsent_count > 0)
         return LOOK_AGAIN_MS;
     if (watches_killing(run))
@@ -437,7 +438,7 @@ static int timeout_ms(const struct run *run)
     return run->ended && !run->rest_told ? LOOK_AT_REST_MS : -1;
 }
 
-/* When on_timeout() is due. What comes in the meantime, signals without end for example, does not put it off. */
+/* Returns when on_timeout() is due. Events in the meantime, an endless stream of signals for example, do not delay it. */
 static int64_t next_due(const struct run *run, int64_t due_ns)
 {
     const int wait_ms = timeout_ms(run);

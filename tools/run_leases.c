@@ -1,5 +1,5 @@
-/* run_leases.c - the leases of `mortise run`, one or several, as one lock: lost if one is lost, held until the first
- * deadline. */
+/* run_leases.c - the leases of `mortise run`, one or several, as one lock: it is lost if one lease is lost, and held until the
+ * first deadline. */
 #include "run.h"
 
 #include <poll.h>
@@ -53,7 +53,8 @@ struct parting {
     size_t unanswered;
 };
 
-/* LOST: the work was not alone. INDETERMINATE: perhaps it was not. Other failures say nothing of that. */
+/* LOST: another holder may have overlapped. INDETERMINATE: the same, but less certain. Other failures say nothing about
+ * that. */
 static int gravity(mortise_status status)
 {
     return status == MORTISE_OK              ? 0
@@ -79,7 +80,8 @@ static void on_released(mortise_status status, const mortise_error *error, void 
     take_outcome(parting, status, error);
 }
 
-/* All begin before any is waited for: a wait for one must not take the others past their deadlines, when they count as lost. */
+/* Begins all releases before it waits for any: while it waits for one, the others must not pass their deadlines, because they
+ * would count as lost then. */
 static void release_and_wait(struct run *run, struct parting *parting)
 {
     mortise_error detail;
@@ -90,7 +92,7 @@ static void release_and_wait(struct run *run, struct parting *parting)
         run->leases[i] = NULL;
         parting->unanswered++;
     }
-    for (size_t i = 0; i < run->count; i++) { /* what there was no memory for needs none here */
+    for (size_t i = 0; i < run->count; i++) { /* there was no memory for these; this needs none */
         mortise_status status = mortise_release(run->leases[i], &detail);
         run->leases[i] = NULL;
         take_outcome(parting, status, &detail);

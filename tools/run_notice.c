@@ -1,4 +1,5 @@
-/* run_notice.c - `mortise run` on a terminal: after a second of waiting, tells which lock it waits for and who holds it.
+/* run_notice.c - `mortise run` on a terminal: after a second of waiting, prints which lock it waits for and who holds
+ * it.
  *
  * A thread of its own asks the backend, because the backend may not answer and the wait must see signals meanwhile. The
  * thread is never joined: if the client is closed first, its request fails. */
@@ -59,7 +60,7 @@ void notice_say(struct run *run)
     close(run->notice_fd);
     run->notice_fd = -1;
     if (question.name != run->names[run->asked_for])
-        return; /* of several names: that one is held meanwhile */
+        return; /* there are several names, and the run holds that one meanwhile */
     quoted(question.name, shown, sizeof shown);
     if (question.status != MORTISE_OK || !info->held) {
         run_say("waiting for %s", shown);

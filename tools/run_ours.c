@@ -33,9 +33,10 @@ static bool look_at_holder(const mortise_info *info, void *user_data)
     return !search->found;
 }
 
-/* The clock says whether the deadline has passed; only the backend knows whether an operator broke a lock or another client
- * holds it, and the next renewal may ask too late. If the backend does not answer, or cannot tell, the deadline still holds and
- * the keeper enforces it. Each question without an answer takes its time, so there is only one. */
+/* The clock says whether the deadline has passed. Only the backend knows whether an operator broke a lock or another client
+ * holds it, and the next renewal may ask too late. If the backend does not answer, or cannot tell, the deadline still counts,
+ * and the keeper enforces it. A question without an answer takes a long time, so after one, the other locks are not asked
+ * for. */
 static bool are_ours(void)
 {
     for (size_t i = 0; i < question.count; i++) {

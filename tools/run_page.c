@@ -14,7 +14,7 @@ static void append(char *list, size_t size, const char *word)
     snprintf(list + used, size - used, "%s%s", used > 0 ? " " : "", word);
 }
 
-/* What the command, and a run inside of it, must know of each lease. */
+/* Fills in what the command, and a run inside of it, must know about each lease. */
 static void fill_leases(const struct run *run, const char *host, bool migrating)
 {
     struct keeper_page *page = run->keeper.page;

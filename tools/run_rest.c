@@ -1,6 +1,6 @@
 /* run_rest.c - `mortise run`: processes that are left when the command should be gone.
  *
- * Some processes cannot be killed: one that hangs in the kernel (state D), or one that runs as another user. The user
+ * Some processes cannot be killed: those that hang in the kernel (state D), and those that run as another user. The user
  * must see which ones, and a signal must still end the wrapper. run.c has the model. */
 #include "run.h"
 
@@ -136,8 +136,8 @@ static void leave(struct run *run)
     terminal_take(run);
 }
 
-/* After a loss, by when the keeper must have begun to kill: what the page tells it to is due earlier. From the instant at which
- * the loss is seen it has a moment, because the whole machine may have been suspended until then. */
+/* After a loss: by when the keeper must have begun to kill. The instants in the page are earlier than this. The keeper also
+ * gets a moment after the wrapper has seen the loss, because the whole machine may have been suspended until then. */
 static int64_t killing_due_ns(const struct run *run)
 {
     const int64_t grace_ms = atomic_load(&run->keeper.page->grace_ms);
@@ -157,7 +157,7 @@ int run_watch_again_ms(const struct run *run)
     return left_ms > 0 ? (int)left_ms : 1;
 }
 
-/* Whether the keeper does not kill in time, or stopped trying: then it is stopped itself. */
+/* Whether the keeper does not kill in time, or does not try again: then it is stopped itself. */
 static bool keeper_is_stuck(struct run *run)
 {
     const int64_t killing_ns = atomic_load(&run->keeper.page->killing_ns);
@@ -203,7 +203,7 @@ void run_end_family(struct run *run)
         int ready = poll(fds, 2, wait_ms);
         wait_ms = kill_again_later(wait_ms);
         if (ready > 0 && fds[1].revents != 0)
-            mortise_dispatch(run->client); /* a loss is noted in on_state */
+            mortise_dispatch(run->client); /* on_state notes a loss */
         for (int number; (number = signals_next(run, NULL)) != 0;) {
             if (number == SIGCHLD)
                 wait_ms = KILL_AGAIN_MS; /* each death may make new orphans */

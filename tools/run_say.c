@@ -1,5 +1,5 @@
-/* run_say.c - what `mortise run` says. Whoever reads stderr may be stuck (a full pipe, ^S on a terminal): that must neither stop
- * the renewals nor keep the lock. So a line that stderr does not take now is kept, and said later. */
+/* run_say.c - the messages of `mortise run`. The reader of stderr may be stuck (a full pipe, ^S on a terminal). That must
+ * neither stop the renewals nor delay the release. So a line that stderr does not take now is kept, and written later. */
 #include "run.h"
 
 #include "clock.h"

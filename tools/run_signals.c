@@ -21,7 +21,7 @@
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 static const int always[] = {SIGCONT, SIGWINCH, SIGCHLD};
-/* Blocked in any case: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
+/* Always blocked: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
 static const int kept_off[] = {SIGPIPE, SIGTTOU};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -45,7 +45,7 @@ bool signals_take(struct run *run)
     return run->signals >= 0;
 }
 
-/* What a run around this one passes on may have been typed. */
+/* The signal came from a run around this one, so it may have been typed. */
 static volatile sig_atomic_t from_outer_run;
 
 static void end_at_once(int number, siginfo_t *info, void *context)
@@ -98,7 +98,7 @@ enum { RELEASE_SECONDS = 2 };
 
 static struct bounded_end bounded;
 static volatile sig_atomic_t signalled;
-static int64_t signalled_ns; /* handlers are blocked while one runs */
+static int64_t signalled_ns; /* other handlers are blocked while one runs */
 static char last_words[QUOTED_SIZE + 256];
 static volatile sig_atomic_t words_length;
 
@@ -106,7 +106,7 @@ static _Noreturn void end_bounded(void)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-    /* A reader that is stuck must not keep this process: the other signals are blocked here. */
+    /* A stuck reader must not block this process, because the other signals are blocked here. */
     for (ssize_t n = 1; words_length > 0 && n > 0 && poll(&out, 1, 0) == 1; words_length = 0)
         n = write(STDERR_FILENO, last_words, (size_t)words_length);
     if (bounded.number != 0)
@@ -192,7 +192,7 @@ void signals_stop(const struct run *run, int number, bool alone)
     sigemptyset(&stop);
     sigaddset(&stop, number);
     kill(alone ? getpid() : 0, number);
-    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until somebody continues it */
+    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until it is continued */
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
 }
 

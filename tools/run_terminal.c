@@ -1,13 +1,13 @@
-/* run_terminal.c - who has the terminal: the wrapper's group or the command's.
+/* run_terminal.c - which group has the terminal: the wrapper's or the command's.
  *
  * A shell gives the terminal to the job that it starts, which is the wrapper. The command runs in another group, so the
  * wrapper passes the terminal on and takes it back. SIGTTOU is always blocked.
  *
- * The job may be more than the wrapper: a pipeline, or a script that goes on beside it (`&`). Whoever of them reads the terminal
- * while the command has it is stopped, and so is their whole group. So there the command gets the terminal only once
- * it needs it: TTIN or TTOU then stops it, the wrapper gives it the terminal and continues it. In the same way the terminal
- * comes back if another process of the wrapper's group needs it then. Each such turn lets one call of the process that
- * wanted it succeed, so both go on, as they would without a wrapper. */
+ * The job may be more than the wrapper: a pipeline, or a script that goes on beside it (`&`). If one of these processes reads
+ * the terminal while the command has it, the kernel stops it with its whole group. So in such a job the command gets the
+ * terminal only when it needs it: TTIN or TTOU then stops the command, and the wrapper gives it the terminal and continues it.
+ * In the same way, the wrapper takes the terminal back if another process of its group needs it. Each such turn lets one call of
+ * the process that wanted the terminal succeed. So both go on, as they would without a wrapper. */
 #include "run.h"
 
 #include <fcntl.h>
@@ -37,8 +37,8 @@ bool terminal_is_commands(const struct run *run)
            tcgetpgrp(run->terminal) == command_group(run);
 }
 
-/* What was typed for the group of a run around this one is passed on to the whole group of this one, by a keeper. But if the
- * command has the terminal, it would have got that itself. */
+/* If a signal was typed for the group of a run around this one, a keeper passes it on to the whole group of this run. But if the
+ * command had the terminal, it would have got the signal itself. */
 static bool is_from_outer_run(const struct run *run)
 {
     return run->terminal >= 0 && getenv("MORTISE_OWNER") != NULL && !terminal_is_commands(run);
@@ -49,7 +49,7 @@ bool terminal_typed(const struct run *run, int number, bool typed)
     return (number == SIGINT || number == SIGQUIT) && (typed || is_from_outer_run(run));
 }
 
-/* Not in a pipeline. Nor behind the `&` of a script: there /dev/null is stdin. */
+/* False in a pipeline, and behind the `&` of a script, where stdin is /dev/null. */
 bool terminal_is_for_command(const struct run *run)
 {
     return !run->terminal_shared && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
@@ -82,7 +82,7 @@ bool terminal_take_back(const struct run *run)
 
     if (pid == run->group)
         return true;
-    /* The command may have given it to a group below: if it is another run, for example. */
+    /* The command may have given the terminal to a group below it, for example if it is another run. */
     while (pid > 1 && pid != run->keeper.pid && pid != command_group(run))
         pid = family_parent(pid);
     if (pid <= 1)

@@ -66,8 +66,9 @@ void run_outer_holder(const char *name, int64_t pid, const char *host, char *tex
         snprintf(text + length, size - length, "%02x", (unsigned char)*name);
 }
 
-/* The owner tells. But a migration gives each side a grant of its own, so another client may see a different owner than the
- * holder: a run over a migration is known by its process and its name as well. */
+/* Whether the holder is a run around this one: it is recognised by its owner. But a migration uses a grant of its own on each
+ * side, so another client may see another owner than the holder. So a run over a migration is also recognised by its process and
+ * name. */
 static bool is_outer_holder(const mortise_info *info)
 {
     const char *owners = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
@@ -97,10 +98,10 @@ static bool is_outer_name(const char *name)
     return outer_name != NULL && strcmp(outer_name, name) == 0;
 }
 
-/* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
- * waits behind a writer that waits for the other. The backend decides. If it cannot tell or does not answer (it may by the
- * time that the lock is asked for), $MORTISE_NAME is all that is known: the first name of the nearest run, and no other.
- * *answers: the backend is asked; set to false if it does not answer. */
+/* Whether a run around this one holds the same lock: each would wait for the other. (Even if both share the lock, this run would
+ * wait behind a writer that waits for the other run.) The backend decides. If it cannot tell, or does not answer (it may answer
+ * when the lock is asked for), only $MORTISE_NAME is known: the first name of the nearest run. *answers: whether to ask the
+ * backend; set to false if it does not answer. */
 static bool would_wait_for_itself(struct run *run, const char *name, bool *answers)
 {
     bool found = false;
@@ -116,8 +117,8 @@ static bool would_wait_for_itself(struct run *run, const char *name, bool *answe
     return (status == MORTISE_NOTSUP || !*answers) && is_outer_name(name);
 }
 
-/* Looks only inside another run; and asks not once more after a question without an answer, because each takes its
- * time, and -w limits the time for all names. */
+/* Looks only if this run is inside another one. After a question without an answer it does not ask again, because each takes a
+ * long time, and -w limits the time for all names. */
 static bool says_it_would_wait_for_itself(struct run *run)
 {
     char shown[QUOTED_SIZE];
@@ -157,16 +158,16 @@ static void how_it_ended(const struct run *run, char *text, size_t size)
                  format_duration(waited_ms(run) / 1000 * 1000, waited));
 }
 
-/* What the backend says of the lock that was asked for. OK, or NOTSUP (it cannot say who holds a lock), is an answer. */
+/* What the backend says about the lock that was asked for. OK is an answer, and so is NOTSUP (it cannot say who holds a lock). */
 struct look {
-    bool remains; /* this process may have held it then, without a lease */
+    bool remains; /* this process may have held the lock then, without a lease */
     mortise_status status;
     mortise_info info;
     mortise_error error;
 };
 
-/* Takes up to `unreachable_timeout`. A signal may end the process meanwhile: the request needs no clean-up, and what is held of
- * several names is released by the keeper. */
+/* Takes up to `unreachable_timeout`. A signal may end the process meanwhile: the request needs no clean-up, and if some of
+ * several names are held, the keeper releases them. */
 static void look_at_lock(struct run *run, struct look *look)
 {
     const char *name = run->names[run->asked_for];
@@ -183,8 +184,9 @@ static bool is_answer(const struct look *look)
     return look->status == MORTISE_OK || look->status == MORTISE_NOTSUP;
 }
 
-/* The holder is, or may be, a request of this wait that was granted without an answer, and is not undone yet. (Another container may
- * have the same host name and process id; but what is held for longer than this wait is not of this wait.) */
+/* The lock is, or may be, held by a request of this wait that was granted without an answer, and is not undone yet. (Another
+ * container may have the same host name and process id. But if the lock is held for longer than this wait, this wait has not
+ * acquired it.) */
 static bool is_left_behind(const struct run *run, const struct look *look)
 {
     const mortise_info *info = &look->info;
@@ -197,7 +199,7 @@ static bool is_left_behind(const struct run *run, const struct look *look)
            (info->pid == 0 || (info->pid == getpid() && strcmp(info->host, host) == 0));
 }
 
-/* Not what this run may share: whether a permit is left, or a writer waits, only an acquire tells. */
+/* False if this run may share the lock: only an acquire shows whether a permit is left, or a writer waits. */
 static bool is_held_by_another(const struct run *run, const struct look *look)
 {
     const mortise_info *info = &look->info;
@@ -239,7 +241,7 @@ static int failed_to_acquire(struct run *run)
 {
     struct look look;
 
-    run_release(run, false, NULL); /* of several names all or none */
+    run_release(run, false, NULL); /* of several names, a run holds all or none */
     if (run->status != MORTISE_BUSY) {
         run_say("%s", error_text(&run->error));
         return exit_code_of(run->status);
@@ -262,7 +264,7 @@ static int leave(struct run *run, mortise_request request, const struct bounded_
         poll(&fd, 1, -1);
         mortise_dispatch(run->client);
     }
-    run_release(run, false, NULL); /* it may have come at the last moment; NULL is allowed */
+    run_release(run, false, NULL); /* the grant may have come at the last moment */
     signals_held_back(run);
     return end->code;
 }
@@ -272,11 +274,11 @@ static int leave_by_signal(struct run *run, mortise_request request, int number)
     return leave(run, request,
                  &(struct bounded_end){.code = EXIT_SIGNAL_BASE + number,
                                        .number = run->typed_end,
-                                       .alone = true, /* the group has it already */
+                                       .alone = true, /* the group has the signal already */
                                        .signalled = true});
 }
 
-/* Without the keeper no command can be started; and as process 1 the wrapper would reap no orphan that died after the
+/* Without the keeper no command can be started. And if the wrapper is process 1, it would not reap orphans that die after the
  * keeper. */
 static int leave_without_keeper(struct run *run, mortise_request request)
 {
@@ -295,7 +297,8 @@ static int next_ending_signal(struct run *run)
         }
         if (number == SIGCHLD)
             run_reap_strangers(run);
-        /* TTIN may be for another of the group: if its wrapper has seen to that already, nobody would continue this one. */
+        /* TTIN may be for another process of the group. If that one's wrapper has handled it already, nothing would continue this
+         * one. */
         if (number == SIGTSTP ||
             (number == SIGTTIN && !terminal_is_ours(run) && !signals_was_continued()))
             signals_stop(run, number, true);
@@ -337,7 +340,7 @@ static bool ask_once(struct run *run, int64_t wait_ms, int *code)
             *code = leave_by_signal(run, request, number);
             return false;
         }
-        if (fds[3].revents != 0) { /* it has nothing to say yet: this is its end */
+        if (fds[3].revents != 0) { /* the keeper sends nothing yet, so this is its end */
             *code = leave_without_keeper(run, request);
             return false;
         }
@@ -348,8 +351,8 @@ static bool ask_once(struct run *run, int64_t wait_ms, int *code)
     return true;
 }
 
-/* At the end of the wait nobody was seen to hold the lock, although somebody may have held it before: -E, which may ask for a
- * success, is not for that. */
+/* At the end of the wait, no holder of the lock was seen, although there may have been one before. The code of -E, which may be
+ * that of a success, is not for this case. */
 static int code_without_holder(mortise_status status)
 {
     int code = exit_code_of(status);
@@ -364,9 +367,9 @@ static int failed_at_end(struct run *run, const struct look *look, int code)
     return code;
 }
 
-/* BUSY may mean a request of the wait itself, which may have been hidden in a transaction until now; so it is asked again who holds the
- * lock. If nobody is seen to hold it, it may have been such a request, which is undone since: remained, what the look before the try
- * has found. */
+/* BUSY may come from a request of the wait itself, which may have been hidden in a transaction until now. So this asks again who
+ * holds the lock. If there is no holder, it may have been such a request, which was undone since. remained: what the look before
+ * the try has found about that. */
 static bool is_busy_by_another(struct run *run, struct look *look, bool remained)
 {
     look_at_lock(run, look);
@@ -375,7 +378,7 @@ static bool is_busy_by_another(struct run *run, struct look *look, bool remained
     return look->status == MORTISE_OK && look->info.held ? !is_left_behind(run, look) : !remained;
 }
 
-/* Not that the lock "is held by" a host: who filters the lines of other holders must see this one. */
+/* Does not say that the lock "is held by" a host: a user who filters out the lines about other holders must see this line. */
 static const char *why_busy(const struct look *look)
 {
     return is_answer(look) ? "a request of this run that got no answer may have acquired it"
@@ -402,10 +405,11 @@ static int failed_last_try(struct run *run, bool remained)
     return code_without_holder(run->status);
 }
 
-/* TIMEDOUT is no answer of the backend: a short wait ends before a driver gives up a request. So asks who holds the lock. An answer
- * to that does not mean that the backend can grant: it may answer readers only, as a database that another program writes, or
- * whose standby is away. If nobody is seen to hold the lock, a try tells what a wait does not: it ends with BUSY only if another
- * has the lock. Each question takes up to `unreachable_timeout`. Of several names, those that are held stay held meanwhile. */
+/* TIMEDOUT is not an answer of the backend: a short wait ends before a driver gives up a request. So this asks who holds the
+ * lock. An answer to that does not mean that the backend can grant: it may answer only readers, like a database that another
+ * program writes, or whose standby is unreachable. If no holder is seen, a try shows what a wait does not: it ends with BUSY only
+ * if another has the lock. Each question takes up to `unreachable_timeout`. If some of several names are held, they stay held
+ * meanwhile. */
 static int end_of_wait(struct run *run)
 {
     struct look look;
@@ -433,7 +437,7 @@ static int wait_once(struct run *run, int64_t wait_ms)
     return run->status == MORTISE_OK ? HELD : failed_to_acquire(run);
 }
 
-/* What is left of -w. Without -w, the config's wait is the limit for each name. */
+/* The time that is left of -w. Without -w, the config's `wait` is the limit for each name. */
 static int64_t rest_of_wait(const struct run *run)
 {
     int64_t rest_ms = run->wait_ms - waited_ms(run);

@@ -1,4 +1,4 @@
-/* schema.c - `mortise schema`, and the commands that live in programs of their own.
+/* schema.c - `mortise schema`, and the commands that are programs of their own.
  *
  * schema prints the statements that a driver needs in its database. bench and serve execute mortise-bench and
  * mortise-serve. */
@@ -53,7 +53,7 @@ int command_schema(int argc, char **argv)
     return finish_output(exit_code_of(status));
 }
 
-/* Looks beside this very program first (a build folder, another prefix). */
+/* Looks in the folder of this program first (a build folder, another prefix). */
 static void exec_beside(const char *program, char **argv)
 {
     char path[PATH_MAX];
@@ -78,7 +78,7 @@ static int exec_failed(const char *command, const char *program)
     return error == ENOENT ? EXIT_BACKEND_AWAY : EXIT_SYSTEM;
 }
 
-/* Without it the program would take another configuration. */
+/* Passes -C on: without it the program would use another configuration. */
 static bool pass_config(const char *variable)
 {
     if (config_where == NULL || setenv(variable, config_where, 1) == 0)
@@ -92,8 +92,8 @@ int command_bench(int argc, char **argv)
     static char name[] = "mortise-bench";
 
     (void)argc;
-    /* It reads no MORTISE_CONFIG: what it measures must be named. Not by its own -C, because every user of the host can read
-     * the arguments of a process, and a URL may hold a password. */
+    /* mortise-bench does not read MORTISE_CONFIG, because the user must name what it measures. Not passed as its -C, because
+     * every user of the host can read the arguments of a process, and a URL may contain a password. */
     if (!pass_config("MORTISE_BENCH_CONFIG"))
         return EXIT_SYSTEM;
     argv[0] = name;

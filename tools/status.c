@@ -58,8 +58,8 @@ static const struct option list_options[] = {{"json", no_argument, NULL, OPTION_
                                              COMMON_OPTIONS,
                                              {0}};
 
-/* Where answers go: into a table that is printed at the end, or out as JSON at once. The array is opened by what comes first:
- * without any answer nothing is printed, because a script would take an empty array for one. */
+/* Where answers go: into a table that is printed at the end, or out as JSON at once. The first answer opens the array.
+ * Without any answer nothing is printed, because a script would take an empty array for an answer. */
 struct sink {
     bool as_json, open;
     struct table table;

@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-/* Signals are for the main thread, which reads them from a descriptor: this one gets none. Returns 0 or an errno. */
+/* Starts a thread that gets no signals, because the main thread reads them from a descriptor. Returns 0 or an
+ * errno. */
 int thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument);
 
 #endif

@@ -110,7 +110,7 @@ static bool same_grant(const mortise_info *a, const mortise_info *b)
     return a->token == b->token && strcmp(a->owner, b->owner) == 0;
 }
 
-/* What has happened to a name that is held in both answers; NULL: nothing. */
+/* Returns what has happened to a name that is held in both answers; NULL: nothing. */
 static const char *event_of(const mortise_info *then, const mortise_info *now)
 {
     const uint32_t before = holders_count(then), after = holders_count(now);
@@ -124,7 +124,7 @@ static void released(const struct watch *watch, const mortise_info *info)
 {
     mortise_info gone = *info;
 
-    gone.held = !watch->as_json; /* a line names the last holder; JSON has no holder now */
+    gone.held = !watch->as_json; /* text names the last holder; JSON has no holder any more */
     change(watch, "released", &gone);
 }
 
@@ -293,8 +293,8 @@ static void end_at_once(int number)
     _exit(EXIT_SIGNAL_BASE + number);
 }
 
-/* Not in place there is no terminal to restore, and a write may wait for a reader for ever: the signals end or stop the process
- * within it. -1: there is no descriptor. */
+/* If the table is not updated in place, there is no terminal to restore, and a write may wait forever for a reader: so the
+ * signals end or stop the process directly. -1: there is no descriptor. */
 static int open_signals(bool in_place)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
@@ -309,8 +309,8 @@ static int open_signals(bool in_place)
             sigaction(numbers[i], &action, NULL);
     }
     if (!in_place) {
-        sigprocmask(SIG_UNBLOCK, &set, NULL); /* who started the command may have blocked them */
-        setvbuf(stdout, NULL, _IOLBF, 0); /* what a pipe takes at once is not cut within a line */
+        sigprocmask(SIG_UNBLOCK, &set, NULL); /* the parent may have blocked them */
+        setvbuf(stdout, NULL, _IOLBF, 0); /* so that writes to a pipe end with a line */
         return -1;
     }
     sigaddset(&set, SIGWINCH);

@@ -63,7 +63,7 @@ static bool has_pidfds(void)
     return fd >= 0;
 }
 
-/* Not what was asked for: systemd may have passed a socket that is elsewhere. */
+/* Prints the real path: systemd may have passed a socket at another path than the one that was asked for. */
 static void say_where(int listener)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

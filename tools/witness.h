@@ -1,8 +1,8 @@
 /* witness.h - the parts of `mortise witness`, which releases the claims of processes that have died. <mortise/witness.h>
  * has the protocol and what a slot means; docs/crash.md says why acting on a pidfd is certain.
  *
- * One thread serves all processes with epoll. Two things may block, and have threads of their own: opening a configuration,
- * and the library's requests.
+ * One thread serves all processes with epoll. Two things may block, so they have threads of their own: the opening of a
+ * configuration, and the library's requests.
  *
  * A *peer* is one client of one process. peer_move() changes its state:
  *
@@ -29,19 +29,21 @@
  *   no socket, and all claims ended*   | -             GONE                       -
  *   the witness ends                   | GONE          GONE                       GONE
  *
- *   *: what was HELD counts for an hour longer than its slot says: zookeeper keeps it for the session. What is ASKED and has no end,
- *   or is half written, counts for ever, as the process may live, wait for years, and get the lock. So a program that calls exec
- *   while it waits for a lock, or while another thread writes a slot, leaves a peer until it ends.
+ *   *: A HELD slot counts for an hour longer than it says, because zookeeper keeps the claim for the session. A slot that is
+ *   ASKED and has no end, or is half written, counts forever: the process may live, wait for years, and get the lock. So if a
+ *   program calls exec while it waits for a lock, or while another thread writes a slot, its peer stays until the process ends.
  *
- * The holes. The process dies before HELLO is read: HELLO has waited in the socket, pidfd and area with it, and the pidfd is
- * readable at once. It dies while its backend is being opened: it waits as DEAD. The witness dies: its peers connect to
- * the next one. The peer's socket ends, whatever the reason: its process may live, so nothing is released. Its number
- * is used again: the pidfd still means the dead one. The witness is stopped for an hour: it releases then; a release of
- * a claim that has ended does nothing.
+ * What may go wrong:
+ *   - The process dies before HELLO is read: HELLO, with pidfd and area, waits in the socket, and the pidfd is readable at once.
+ *   - The process dies while its backend is being opened: the peer waits as DEAD.
+ *   - The witness dies: its peers connect to the next one.
+ *   - The peer's socket ends, for any reason: its process may live, so nothing is released.
+ *   - The kernel uses the process's number again: the pidfd still refers to the dead process.
+ *   - The witness is stopped for an hour: it releases after that. A release of a claim that has ended does nothing.
  *
  * A *backend* is one configuration, opened once for all peers that name it:
  *
- *   OPENING  a thread opens it; that it then connects to the server is not waited for
+ *   OPENING  a thread opens it, which does not wait for a connection to the server
  *   OPEN     it has a client
  *   FAILED   it could not be opened; freed when its peers are gone
  *
@@ -62,7 +64,7 @@
 bool claims_are_readable(int fd);
 /* The process is dead: copies the next slot from *index on whose claim has to be released. False: there is none left. */
 bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot);
-/* The process lives: whether its death could leave a claim to release. */
+/* The process lives. True: if it died, there might be a claim to release. */
 bool claims_may_stand(int fd, int64_t now);
 
 /* ---- witness_hello.c: messages --------------------------------------------------------------------- */
@@ -86,9 +88,9 @@ enum heard hello_receive(int socket, struct hello *hello);
 /* Never blocks. A peer that does not read gets nothing. */
 void hello_answer(int socket, const mortise_witness_message *message, const char *text);
 void hello_refuse(int socket, const char *why);
-/* Whether its descriptors are among the last ones that there are: those are for configurations and their connections. */
+/* Whether its descriptors are among the last free ones, which are reserved for configurations and their connections. */
 bool hello_takes_spare(const struct hello *hello);
-/* NULL: the pidfd is of the process that connected, and the area can be read. Else why not. */
+/* Returns NULL if the pidfd refers to the process that connected, and the area can be read; else why not. */
 const char *hello_problem(int socket, const struct hello *hello, pid_t *pid);
 
 /* ---- witness_backend.c: configurations ------------------------------------------------------------- */
@@ -99,9 +101,9 @@ struct backend {
     struct backend *next;
     enum backend_state state; /* the main thread changes it */
     bool opened;              /* its thread has set client or problem */
-    unsigned peers;    /* that refer to it */
-    unsigned releases; /* without an answer yet */
-    int64_t idle_ns;   /* since when it has had neither */
+    unsigned peers;    /* how many refer to it */
+    unsigned releases; /* how many have no answer yet */
+    int64_t idle_ns;   /* since when it has had no peer and no release */
     mortise_client *client;
     uint64_t print;
     char problem[512]; /* FAILED */
@@ -113,17 +115,17 @@ int backends_begin(void);
 /* The backend of a configuration, with a reference for the peer; it may be OPENING. NULL: there are too many. */
 struct backend *backend_get(const char *where, uint64_t print);
 void backend_put(struct backend *backend);
-/* Takes in what happened on other threads, and closes what is idle. True: a backend has opened or failed. */
+/* Handles what happened on other threads, and closes idle backends. True: a backend has opened or failed. */
 bool backends_turn(int64_t now);
-/* Ends all. */
+/* Ends all backends. */
 void backends_end(void);
 
-/* One dead process, for the log line. */
+/* A *grave*: one dead process, whose releases are counted for a log line. */
 struct grave;
 struct grave *grave_dig(struct backend *backend, pid_t pid);
 /* BUSY: too many releases are under way; try again after backends_turn(). */
 mortise_status grave_release(struct grave *grave, const mortise_witness_slot *slot);
-/* No further release comes. */
+/* There are no further releases of this process. */
 void grave_close(struct grave *grave);
 
 /* ---- witness_peers.c: the processes ---------------------------------------------------------------- */
@@ -140,7 +142,7 @@ void witness_unlisten(void);
 
 /* ---- witness_log.c ---------------------------------------------------------------------------------- */
 
-/* As say(), but it never waits for the reader of stderr, and writes no more than some lines a second. Any thread. */
+/* Like say(), but never waits for the reader of stderr, and writes only a few lines in each second. Any thread. */
 void witness_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -18,8 +18,8 @@
 
 static char path[108]; /* "": nowhere */
 static int connection = -1;
-static bool tried; /* to connect, since the last answer or the beginning of this listing */
-static bool hangs; /* it did not answer in time */
+static bool tried; /* has tried to connect since the last answer or since this listing began */
+static bool hangs; /* the witness did not answer in time */
 static bool never;
 
 bool witness_default_path(char *buffer, size_t size)
@@ -40,7 +40,7 @@ void witness_ask_begin(mortise_client *client)
 {
     const size_t length = mortise_witness_configured(client, path, sizeof path);
 
-    /* With `witness = off` it may look at holders that use one: their configuration may be another. */
+    /* Also with `witness = off`: the holders may use a witness, because their configuration may be another. */
     if (length == 0 ? !witness_default_path(path, sizeof path) : length >= sizeof path)
         path[0] = '\0';
 }
@@ -105,8 +105,8 @@ static bool ask_once(int64_t pid, bool *watched)
     return false;
 }
 
-/* A witness closes a connection that has not said HELLO after some seconds, and it may have been restarted: a connection of
- * before proves nothing. One that does not answer in a moment is as none from then on. */
+/* A witness closes a connection that has not sent HELLO after some seconds, and it may have been restarted. So an old
+ * connection proves nothing. If a witness does not answer in a moment, it counts as missing from then on. */
 static bool ask(int64_t pid)
 {
     const bool before = connection >= 0;

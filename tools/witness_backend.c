@@ -22,7 +22,7 @@ enum { BACKENDS_MAX = 256, RELEASES_MAX = 2048 }; /* releases: of one backend, w
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct backend *backends;
 static unsigned backend_count;
-static bool opened; /* backends_turn() has something to take in */
+static bool opened; /* backends_turn() has something to handle */
 static int wake = -1;
 
 /* lock held */
@@ -75,8 +75,8 @@ static void *open_main(void *argument)
     opened = true;
     wake_main();
     pthread_mutex_unlock(&lock);
-    /* Connects, so that the first release need not wait for that; but no peer waits for a silent server. The client may be closed
-     * meanwhile: then this fails. */
+    /* Connects now, so that the first release need not wait for that; but no peer waits for a silent server. The client may be
+     * closed meanwhile; then this fails. */
     if (client != NULL)
         mortise_ping(client, text, sizeof text, NULL);
     return NULL;
@@ -208,7 +208,7 @@ struct grave *grave_dig(struct backend *backend, pid_t pid)
     return grave;
 }
 
-/* The line for one process, when all is answered. */
+/* Writes the line for one process, when all its releases are answered. */
 static void finish(struct grave *grave)
 {
     int64_t took_ms = (boottime_ns() - grave->died_ns) / MS_NS;
@@ -240,13 +240,13 @@ static void answered(mortise_status status, const mortise_error *error, void *us
     grave->backend->releases--;
     grave->backend->idle_ns = boottime_ns();
     if (grave->backend->releases % (RELEASES_MAX / 4) == 0)
-        wake_main(); /* somebody may wait for room */
+        wake_main(); /* a peer may wait for room */
     pthread_mutex_unlock(&lock);
     if (over)
         finish(grave);
 }
 
-/* One more release, or one less. False: there are too many. */
+/* Counts one more release, or one less. False: there are too many. */
 static bool count_release(struct grave *grave, int change)
 {
     pthread_mutex_lock(&lock);

@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What was granted may outlive its ttl: zookeeper keeps it for a session, whose `session_timeout` is no longer than this. */
+/* A claim that was granted may outlive its ttl: zookeeper keeps it for a session. This is the longest `session_timeout`. */
 #define SESSION_MAX_NS INT64_C(3600000000000)
 
 bool claims_are_readable(int fd)
 {
     struct stat about;
-    /* Only a memfd can have this seal. Other files could block for ever (FUSE, a pipe). */
+    /* Only a memfd can have this seal. Other files could block forever (FUSE, a pipe). */
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &about) == 0 &&
            about.st_size >= (off_t)(sizeof(mortise_witness_area) + sizeof(mortise_witness_slot));
@@ -45,7 +45,7 @@ bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot)
         if (!read_slot(fd, (*index)++, slot))
             return false;
         bool written = slot->sequence % 2 == 0; /* else the process died in WRITING */
-        /* HELD: also after its end, because one release is enough */
+        /* HELD slots are released also after their end, because one release is enough */
         if (written && (slot->state == MORTISE_WITNESS_HELD ||
                         (slot->state == MORTISE_WITNESS_ASKED && slot->ends_ns > now)))
             return true;

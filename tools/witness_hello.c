@@ -1,4 +1,4 @@
-/* witness_hello.c - what peers say, and the proof that a pidfd is of the process that says it. */
+/* witness_hello.c - the messages of peers, and the check that a pidfd refers to the process that sent it. */
 #include "witness.h"
 
 #include <errno.h>
@@ -97,9 +97,9 @@ void hello_refuse(int socket, const char *why)
     hello_answer(socket, &(mortise_witness_message){.kind = MORTISE_WITNESS_REFUSE}, why);
 }
 
-/* ---- whose pidfd it is ----------------------------------------------------------------------------- */
+/* ---- the process of a pidfd ------------------------------------------------------------------------ */
 
-/* The number behind a label in /proc/self/fdinfo. False: there is none. */
+/* Reads the number behind a label in /proc/self/fdinfo. False: there is none. */
 static bool read_number(const char *text, const char *label, int base, long *number)
 {
     const char *at = strstr(text, label);
@@ -109,7 +109,8 @@ static bool read_number(const char *text, const char *label, int base, long *num
     return true;
 }
 
-/* What the kernel says about a pidfd: the pid, or -1 if that process has been reaped. False, and errno 0: it is none. */
+/* What the kernel says about a pidfd: the pid, or -1 if that process has been reaped. False, and errno 0: fd is no
+ * pidfd. */
 static bool pidfd_about(int pidfd, long *pid, long *flags)
 {
     char path[64], text[1024];
@@ -139,8 +140,9 @@ static const char *process_problem(int socket, int pidfd, pid_t *pid)
                    : "it passed no pidfd";
     if ((flags & O_EXCL) != 0)
         return "its pidfd is of a thread";
-    /* -1: the process that this pidfd means is dead already. There is no number left to compare. Who passes another's
-     * pidfd then names claims whose grant ids it knows: it could release them in the backend itself. */
+    /* -1: the process of this pidfd is dead already, so there is no number to compare. If a peer passes the pidfd of
+     * another process, it can only name claims whose grant ids it knows, and these it could release in the backend
+     * itself. */
     if (number != -1 && number != peer.pid)
         return "its pidfd is of another process";
     *pid = peer.pid;

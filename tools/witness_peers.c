@@ -45,7 +45,7 @@ struct peer {
     pid_t pid;
     struct backend *backend; /* from WATCHED on */
     bool welcomed;
-    int64_t due_ns; /* NEW: no longer than that; DEAD: not before */
+    int64_t due_ns; /* NEW: when to give up; DEAD: when to release */
     int64_t crash_delay_ms;
     struct grave *grave; /* DEAD, and the backend is open */
     uint32_t slot;       /* the next one */
@@ -54,7 +54,7 @@ struct peer {
 static struct server {
     int epoll, listener;
     bool full;        /* the listener is not polled */
-    int64_t again_ns; /* when it will be */
+    int64_t again_ns; /* when it is polled again */
     int64_t sweep_ns;
     unsigned silent; /* WATCHED, and without a socket */
     struct peer *peers[PEER_GONE + 1];
@@ -264,7 +264,7 @@ static void on_ask(const struct peer *asker, pid_t pid)
     hello_answer(asker->socket, &tell, "");
 }
 
-/* NEW: nothing is known of it. WATCHED: its process may live, so it is watched on. */
+/* NEW: nothing is known about the peer, so it is dropped. WATCHED: its process may live, so it is still watched. */
 static void on_broken(struct peer *peer, bool garbage)
 {
     if (peer->state == PEER_NEW && garbage) {
@@ -322,7 +322,7 @@ static void on_death(struct peer *peer)
     peer->due_ns = boottime_ns() + peer->crash_delay_ms * MS_NS;
 }
 
-/* Passes on its slots. False: there are too many releases under way; the peer goes on later. */
+/* Passes the peer's slots on. False: too many releases are under way, and the peer goes on later. */
 static bool pass_on_slots(struct peer *peer)
 {
     static mortise_witness_slot slot;
@@ -339,7 +339,7 @@ static bool pass_on_slots(struct peer *peer)
     }
 }
 
-/* False: it has to come again, because its backend has too many releases under way, or there is no memory. */
+/* False: try again later, because the backend has too many releases under way, or there is no memory. */
 static bool bury(struct peer *peer)
 {
     if (peer->backend->state == BACKEND_FAILED) {
@@ -354,7 +354,7 @@ static bool bury(struct peer *peer)
     return true;
 }
 
-/* Returns when to come again at the latest. */
+/* Returns when to call it again at the latest. */
 static int64_t bury_dead(int64_t now)
 {
     int64_t due_ns = NEVER_NS;
@@ -380,8 +380,8 @@ static void end_late_ones(int64_t now)
     }
 }
 
-/* Peers without a socket whose claims have all ended: the program was replaced by exec, closed its descriptors, or closed its
- * client and could not release all. */
+/* Frees peers without a socket whose claims have all ended: the program called exec, closed its descriptors, or closed its
+ * client and could not release everything. */
 static void sweep_silent(int64_t now)
 {
     if (now < server.sweep_ns)

@@ -19,7 +19,7 @@
 
 enum { BACKLOG = 4096, FROM_SYSTEMD = 3 };
 
-static struct sockaddr_un made; /* what was made; sun_path "": nothing */
+static struct sockaddr_un made; /* the socket that was made; sun_path "": none */
 static struct stat made_as;
 
 static int fail(int *code, int exit_code, const char *path, const char *why)
@@ -30,7 +30,7 @@ static int fail(int *code, int exit_code, const char *path, const char *why)
     return -1;
 }
 
-/* The folder of the socket; false: it does not fit. */
+/* Writes the folder of the socket. False: it does not fit. */
 static bool folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');
@@ -54,7 +54,7 @@ static bool check_folder(const char *folder, int *code)
     return false;
 }
 
-/* One witness for a path. The lock ends with the process, so the file stays open. */
+/* Makes sure that there is only one witness for a path. The lock ends with the process, so the file stays open. */
 static bool be_alone(const char *path, int *code)
 {
     static int lock_file;
@@ -77,7 +77,7 @@ static bool is_no_socket(const char *path)
     return lstat(path, &about) == 0 && !S_ISSOCK(about.st_mode);
 }
 
-/* The errno of a witness's connection to it; 0: somebody listens there. */
+/* Returns the errno of a connection attempt; 0: another process listens there. */
 static int knock(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -97,25 +97,25 @@ static int make_socket(const char *path, int *code)
     if (strlen(path) >= sizeof address.sun_path || !folder_of(path, folder, sizeof folder))
         return fail(code, EXIT_BAD_USAGE, path, "expected an absolute path of at most 107 bytes");
     memcpy(address.sun_path, path, strlen(path) + 1);
-    mkdir(folder, 0700); /* if it is there already, it is checked */
+    mkdir(folder, 0700); /* if the folder exists already, it is checked */
     if (!check_folder(folder, code))
         return -1;
     if (is_no_socket(path))
         return fail(code, EXIT_BAD_USAGE, path, "a file that is no socket is there");
-    /* before the lock file is made, which would stay beside it */
+    /* before the lock file is made, because that would stay there */
     if (knock(&address) == EPROTOTYPE)
         return fail(code, EXIT_BAD_USAGE, path, "the socket of another program is there");
     if (!be_alone(path, code))
         return -1;
-    /* Without a lock file, systemd may listen there for a witness that it has yet to start; or another program, since the first
-     * look. */
+    /* A program without the lock file may listen there: systemd for a witness that it will start, or another program since the
+     * first attempt. */
     const int answer = knock(&address);
     if (answer == 0 || answer == EAGAIN || answer == EPROTOTYPE)
         return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return fail(code, EXIT_SYSTEM, path, strerror(errno));
-    unlink(path); /* of a witness that was killed */
+    unlink(path); /* left by a witness that was killed */
     /* Only for the socket: the drivers make folders, which need the right to search them. */
     const mode_t before = umask(0177);
     const bool bound = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;

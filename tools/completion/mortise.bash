@@ -31,7 +31,7 @@ _mortise_config() {
     done
 }
 
-# Names of locks that are held, as they can be typed: those without blanks, quotes or escapes.
+# Names of held locks that can be typed as they are: those without blanks, quotes or escapes.
 _mortise_names() {
     local config
     _mortise_config
@@ -39,7 +39,7 @@ _mortise_names() {
         grep -v '[][ \\"'\''$`*?(){}<>|&;!]'
 }
 
-# The tokens of the lock that is named in the line, by `status`: the user has seen who holds it, or will.
+# The tokens of the lock that is named in the line, from `status`: the user has seen who holds it, or will see it.
 _mortise_token() {
     local config name='' i
     _mortise_config
@@ -138,7 +138,7 @@ _mortise() {
     _mortise_split
     local word=${line[${#line[@]} - 1]}
     _mortise_offer "$word" "${line[${#line[@]} - 2]}"
-    # What stands before the last break stays in the line, and is not typed again.
+    # The part before the last break stays in the line, and must not be inserted again.
     [ -z "$breaks" ] || kept=${word%"${word##*["$breaks"]}"}
     [ -z "$kept" ] || COMPREPLY=("${COMPREPLY[@]#"$kept"}")
 }

@@ -1,8 +1,8 @@
 /* access.c - who may read the page: the token, and the name by which a browser reached this host.
  *
  * The page changes nothing, but it names programs, hosts and locks. On loopback every user of the host may read it. A page
- * of another site must not: browsers let it read only what answers under its own name, and it could make that name point
- * to 127.0.0.1 (DNS rebinding). So on loopback the Host of a request must be an address or "localhost". */
+ * of another site must not. Browsers let such a page read only responses under its own host name, but it could make that
+ * name point to 127.0.0.1 (DNS rebinding). So on loopback the Host of a request must be an address or "localhost". */
 #include "serve.h"
 
 #include "exit_code.h"
@@ -121,7 +121,7 @@ static bool is_token(const struct access *access, const char *given, size_t leng
     return difference == 0;
 }
 
-/* The length of what text stands for in base64; 0 if it is malformed. */
+/* Decodes base64 and returns the length; 0 if the text is malformed. */
 static size_t decode_base64(const char *text, char *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -21,7 +21,7 @@ static int64_t wall_ms(void)
 
 static struct bucket *bucket_now(struct board *board)
 {
-    /* one hour more than since the boot: the hour before now has no negative number, and none is 0 */
+    /* adds an hour to the time since the boot, so that no number of the last hour is negative or 0 */
     const int64_t number = boottime_ns() / 1000000 / BUCKET_MS + BUCKETS;
     int64_t next = board->newest_bucket + 1;
 
@@ -154,7 +154,7 @@ static void write_health(FILE *out, const struct board *board)
 static void replace(struct MHD_Response **response, const char *type, char *text, size_t length)
 {
     if (*response != NULL)
-        MHD_destroy_response(*response); /* it lives until its last visitor has it */
+        MHD_destroy_response(*response); /* it is freed when its last visitor has got it */
     *response = http_response(type, text, length);
 }
 

@@ -1,8 +1,9 @@
 /* expiry.c - which claims ended by their ttl between two listings.
  *
- * A backend does not report how a claim ended. A holder that is well renews its claim when a third of the ttl has passed,
- * so more than half of the ttl remains in nearly every listing. A claim that goes below half, is never renewed, and is gone
- * or another's when its time is over, has expired: its holder crashed, hung, or could not reach the backend. */
+ * A backend does not report how a claim ended. A healthy holder renews its claim when a third of the ttl has passed, so
+ * more than half of the ttl remains in nearly every listing. If less than half remains, the claim is never renewed, and it
+ * is gone or replaced by another one when its time is over, it has expired: its holder crashed, hung, or could not reach
+ * the backend. */
 #include "serve.h"
 
 #include "output.h"
@@ -12,7 +13,7 @@
 
 struct expiry {
     mortise_info *infos;
-    int64_t *most_ms; /* of each: the most that remained in any listing of this grant */
+    int64_t *most_ms; /* for each claim: the most time that remained in any listing of this grant */
     size_t count;
     int64_t at_ns;
 };
@@ -34,7 +35,7 @@ static bool same_grant(const mortise_info *a, const mortise_info *b)
     return a->token == b->token && strcmp(a->owner, b->owner) == 0;
 }
 
-/* The claim at i is over; now_ns is when the listing ended that no longer has it. */
+/* The claim at i is gone; now_ns is the end of the first listing without it. */
 static bool has_expired(const struct expiry *expiry, size_t i, int64_t now_ns)
 {
     const mortise_info *info = &expiry->infos[i];

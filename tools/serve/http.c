@@ -1,6 +1,6 @@
 /* http.c - visitors: which path gets which response. libmicrohttpd reads and writes, inside http_run().
  *
- * A visitor can ask for nothing that costs more than a copy: every response exists already. */
+ * No request of a visitor costs more than a copy, because every response exists already. */
 #include "serve.h"
 
 #include "clock.h"
@@ -151,8 +151,8 @@ static void on_connection(void *user_data, struct MHD_Connection *connection, vo
     *own = NULL;
 }
 
-/* libmicrohttpd limits how long a connection is silent. This limits how long it lives: libmicrohttpd sees its end and
- * closes it. */
+/* libmicrohttpd limits how long a connection is silent. This limits how long it lives: it shuts the socket down, and
+ * libmicrohttpd sees that and closes it. */
 static void end_old_connections(struct http *http)
 {
     const int64_t now_ns = boottime_ns();
@@ -169,7 +169,7 @@ static void end_old_connections(struct http *http)
 
 /* ---- The server ------------------------------------------------------------------------------ */
 
-/* A visitor can cause these lines, so they are not logged. */
+/* Visitors can cause any number of these lines, so they are not logged. */
 static void on_message(void *user_data, const char *format, va_list arguments)
 {
     (void)user_data, (void)format, (void)arguments;

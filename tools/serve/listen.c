@@ -97,7 +97,7 @@ static bool take_socket(struct listener *listener, int *code)
     return true;
 }
 
-/* ---- Of its own ------------------------------------------------------------------------------ */
+/* ---- A socket of its own --------------------------------------------------------------------- */
 
 /* Splits "127.0.0.1:9750" or "[::1]:9750". */
 static bool split(const char *where, char *host, size_t size, const char **port)

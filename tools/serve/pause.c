@@ -1,9 +1,9 @@
 /* pause.c - how long the thread that asks the backend waits until it asks again.
  *
- * After an answer at least four times as long as the listing took, so that a large backend spends at most a fifth of the time
- * on it. What it took includes the time for which this process was stopped or the machine suspended: that says nothing of the
- * backend, so the pause has a limit. A listing that failed is asked again after one interval, so that the page soon sees that
- * the backend is back. */
+ * After an answer, the pause is at least four times as long as the listing took, so that a large backend spends at most a
+ * fifth of its time on listings. The time that a listing took includes time in which this process was stopped or the machine
+ * suspended. That says nothing about the backend, so the pause has a limit. After a failed listing, the thread asks again
+ * after one interval, so that the page soon shows that the backend is back. */
 #include "pause.h"
 
 int pause_ms(bool answered, int64_t took_ms, int64_t interval_ms)

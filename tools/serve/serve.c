@@ -84,7 +84,7 @@ static int on_news(struct serve *serve)
     return -1;
 }
 
-/* Whoever reads stderr may be stuck: that must not stop the page, nor the signals. */
+/* The reader of stderr may be stuck, which must not stop the page or the handling of signals. */
 static void announce(const struct board *board, enum backend_state before)
 {
     if (board->state == DOWN && before != DOWN)

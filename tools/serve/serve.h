@@ -4,7 +4,7 @@
  * The main thread does everything else in one loop: HTTP (http.c, by libmicrohttpd with its epoll), signals, what is shown
  * (board.c). So no lock is held while a visitor is served, and a slow backend delays nobody.
  *
- * The backend has a state; board_move() alone changes it:
+ * The backend has a state; only board_move() changes it:
  *
  *   STARTING  no answer yet
  *   UP        the newest listing was answered
@@ -17,12 +17,12 @@
  *   a listing overdue   | DOWN, since start    DOWN, since it began DOWN, since unchanged
  *   NOTSUP              | the command ends     DOWN, since now      DOWN, since unchanged
  *
- * The holes. An overdue listing is answered in the end: UP, by the first row. It fails in the end: DOWN already, and the
- * error is shown from then on. The client is closed under a listing: the loop has ended before. The machine was suspended:
- * the listing under way is overdue at once, and the next answer repairs it.
+ * Special cases. An overdue listing is answered at last: UP, by the first row. It fails at last: the state is DOWN already, and
+ * the error is shown from then on. The client is closed during a listing: the loop has ended before. The machine was suspended:
+ * the listing under way is overdue at once, and the next answer repairs that.
  *
- * What is sent is made once for each answer and shared by all visitors (struct MHD_Response counts its users), so a
- * visitor costs no request to the backend and no copy of the list. Every answer closes its connection, and a connection
+ * Each text is made once for each answer of the backend and shared by all visitors (struct MHD_Response counts its users). So a
+ * visitor costs no request to the backend and no copy of the list. Every response closes its connection, and a connection
  * lives at most CONNECTION_MS: a visitor that reads or writes one byte a second cannot keep its place. */
 #ifndef MORTISE_TOOLS_SERVE_H
 #define MORTISE_TOOLS_SERVE_H
@@ -49,7 +49,7 @@ enum {
 
 /* ---- ask.c: the thread that asks the backend --------------------------------------------------- */
 
-/* What one listing said. */
+/* The result of one listing. */
 struct answer {
     mortise_status status;
     mortise_error error;    /* valid unless status is OK */
@@ -58,7 +58,7 @@ struct answer {
     char *locks;            /* a JSON array; NULL unless status is OK */
     size_t locks_length;
     struct tally tally;
-    uint64_t expired; /* claims that have ended without a release since the answer before */
+    uint64_t expired; /* claims that have ended without a release since the previous answer */
 };
 void answer_free(struct answer *answer);
 
@@ -70,18 +70,19 @@ void asker_stop(struct asker *asker);
 int asker_fd(const struct asker *asker);
 /* Takes the newest answer; `expired` counts for all since the last call. False: there is none. */
 bool asker_take(struct asker *asker, struct answer *answer);
-/* When the listing began that is under way (CLOCK_BOOTTIME); 0: none is. */
+/* Returns when the listing that is under way began (CLOCK_BOOTTIME); 0: none is under way. */
 int64_t asker_asks_since_ns(struct asker *asker);
 
 /* ---- expiry.c: claims that ended by their ttl ------------------------------------------------- */
 
-/* The listing before, by which an end is judged. */
+/* The previous listing, with which the next one is compared. */
 struct expiry;
 struct expiry *expiry_new(void);
 void expiry_free(struct expiry *expiry);
-/* Takes the next listing (and its memory), in byte order; it becomes the listing before. Returns how many claims of the listing before have
- * ended by their ttl. A claim counts if it was not renewed when it was due, its time is over, and another grant or none
- * has its name. A claim whose ttl is shorter than two intervals may end uncounted. Shared claims and sessions never count. */
+/* Takes the next listing (and its memory), in byte order. Returns how many claims of the previous listing have ended by their
+ * ttl; the next listing then becomes the previous one. A claim counts if it was not renewed when that was due, its time is over,
+ * and another grant or none has its name. A claim whose ttl is shorter than two intervals may end uncounted. Shared claims and
+ * sessions never count. */
 uint64_t expiry_next(struct expiry *expiry, mortise_info *infos, size_t count, int64_t now_ns);
 
 /* ---- board.c: what is shown ------------------------------------------------------------------- */
@@ -89,7 +90,7 @@ uint64_t expiry_next(struct expiry *expiry, mortise_info *infos, size_t count, i
 enum backend_state { STARTING, UP, DOWN };
 
 struct bucket {
-    int64_t held, waiting; /* the most that a listing saw; -1: no answer, or unknown */
+    int64_t held, waiting; /* the largest numbers in any listing; -1: no answer, or unknown */
     uint64_t expired;
     bool down; /* a listing failed */
 };
@@ -119,10 +120,10 @@ void board_end(struct board *board);
 /* Who may read. */
 struct access {
     bool
-        check_host; /* it listens on loopback: a page of another site may reach it by a name of its own */
-    char token[513]; /* "": none is needed */
+        check_host; /* the server listens on loopback: a page of another site might reach it under that site's name */
+    char token[513]; /* "": no token is needed */
 };
-/* Reads the file; false: it has said why not. */
+/* Reads the file. False: the reason was printed. */
 bool access_read_token(struct access *access, const char *path, int *code);
 /* 0, or the HTTP status of the refusal. */
 unsigned access_check(const struct access *access, struct MHD_Connection *connection,
@@ -146,7 +147,7 @@ struct listener {
     bool local;      /* a Unix socket */
     char shown[128]; /* "http://127.0.0.1:9750/" */
 };
-/* A socket from systemd if there is one, else `where`: HOST:PORT. Returns false if it has said why not. */
+/* Opens a socket from systemd if there is one, else `where` (HOST:PORT). False: the reason was printed. */
 bool listen_open(const char *where, struct listener *listener, int *code);
 
 /* ---- the files of the page, from page/ -------------------------------------------------------- */

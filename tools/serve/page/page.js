@@ -9,7 +9,7 @@ const state = { data: null, now: 0, awaySince: 0, order: 'waiters', up: false, a
 
 // ---- Texts --------------------------------------------------------------------------------------
 
-// What would be invisible, or would reorder what follows it, is shown as its number.
+// Characters that would be invisible, or would reorder the text after them, are shown as their numbers.
 function visible(text) {
     return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
         (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
@@ -70,7 +70,7 @@ function compare(a, b) {
     return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// The order within equals: who waits most, then who has held longest, then the name.
+// The order of rows with equal values: most waiters first, then held longest, then by name.
 function ordered(locks) {
     const first = column(state.order), sign = state.up ? 1 : -1;
     return locks.slice().sort((a, b) =>
