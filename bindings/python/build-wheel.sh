@@ -14,7 +14,7 @@ mkdir -p -- "$1"
 folder=$(CDPATH='' cd -- "$1" && pwd -P)
 python=${MORTISE_PYTHON:-python3}
 
-# In a copy: the source tree stays clean.
+# Builds in a copy, so that the source tree stays clean.
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-wheel.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
 top=$(CDPATH='' cd -- "$here/../.." && pwd -P)

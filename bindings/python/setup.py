@@ -18,9 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.join(HERE, "source")
 if not os.path.isdir(SOURCE):
     SOURCE = os.path.dirname(os.path.dirname(HERE))
-# Libraries that a machine need not have, and that need nothing but the C library themselves (libhiredis_ssl: OpenSSL too).
-# What libpq needs (TLS, Kerberos, LDAP), and OpenSSL, must get the system's security updates, so the drivers that use them
-# need the system's package. docs/python.md names those.
+# Libraries that a machine need not have, and that themselves need only the C library (libhiredis_ssl also needs OpenSSL).
+# OpenSSL, and the libraries that libpq needs (TLS, Kerberos, LDAP), must get the system's security updates. So drivers that
+# use them need the system's packages. docs/python.md names these.
 BUNDLED = ("libinih.so", "libhiredis.so", "libhiredis_ssl.so", "libsqlite3.so", "libzookeeper_mt.so")
 IN_SDIST = ("CMakeLists.txt", "LICENSE", "cmake", "core", "docs/api", "docs/man", "drivers", "include", "packaging",
             "plugins", "tools")

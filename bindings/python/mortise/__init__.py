@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    def __getattr__(name):  # asyncio takes longer to import than all of this, so it comes with the first use
+    def __getattr__(name):  # asyncio takes longer to import than all of this, so it is imported at the first use
         if name in ("AsyncLease", "AsyncLock", "AsyncLockMany"):
             from . import _aio
 

@@ -72,8 +72,8 @@ class LoopSink:
     def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.acquires: dict[int, Outcome] = {}
-        self.releases: dict[int, Outcome] = {}  # apart: a repeated outcome of an acquire must not end a release
-        self.asking: dict[int, weakref.ref[AsyncLease]] = {}  # whose task has not got the outcome yet
+        self.releases: dict[int, Outcome] = {}  # separate: a repeated outcome of an acquire must not end a release
+        self.asking: dict[int, weakref.ref[AsyncLease]] = {}  # leases whose task has not got the outcome yet
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")
@@ -104,7 +104,7 @@ class LoopSink:
                     lease._is_lost()
             batch.done += 1
         if self.losses:
-            self.loop.call_soon(self._tell_losses)  # behind the tasks: they know their leases then
+            self.loop.call_soon(self._tell_losses)  # after the tasks, which know their leases then
         else:
             lib.mpy_collected(self.sink)
 
@@ -154,7 +154,7 @@ class LoopSink:
     def stop(self, over: bool = False) -> None:
         """Called by any thread when the client was closed, or when the loop was closed. over: see Client._detach()."""
         lib.mpy_sink_end(self.sink, over)  # the loop collects what is left, and detaches
-        if self.loop.is_closed():  # nobody awaits anything there
+        if self.loop.is_closed():  # no task awaits anything there
             self.detach()
 
 
@@ -232,7 +232,7 @@ class AsyncLease(BaseLease, AsyncScope):
         try:
             self._released(await release)
         except _errors.Error as failure:
-            self._drop()  # the release did not begin, for want of memory
+            self._drop()  # the release did not begin, because memory was short
             if error is None:
                 raise
             self._failed_quietly(failure)

@@ -1,4 +1,4 @@
-# The module in C (native/block.c): what a signal handler must not interrupt.
+# The module in C (native/block.c): code that a signal handler must not interrupt.
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from types import TracebackType

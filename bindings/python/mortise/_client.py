@@ -43,7 +43,7 @@ class Client(Scope):
         self._pid = os.getpid()
         self._listens = False  # see _listen()
         self._closed = self._detached = True
-        self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
+        self._lock = threading.RLock()  # guards objects that are made at their first use; a signal handler may come in between
         self._callbacks: Callbacks | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopSink] = {}
         self._sinks: weakref.WeakValueDictionary[int, LoopSink] = weakref.WeakValueDictionary()  # also of loops that were closed
@@ -257,12 +257,12 @@ class Client(Scope):
             found = LoopSink(self, loop)
             found.start()
             self._loops[loop] = found
-        except BaseException:  # a KeyboardInterrupt, or a loop that cannot hear descriptors
+        except BaseException:  # a KeyboardInterrupt, or a loop that cannot watch descriptors
             self._loops.pop(loop, None)
             if found is not None:
                 found.detach()
             raise
-        if self._closed:  # meanwhile
+        if self._closed:  # the client was closed meanwhile
             found.stop()
         return found
 
@@ -271,7 +271,7 @@ class Client(Scope):
         for loop, sink in list(self._loops.items()):
             if loop.is_closed():
                 sink.stop()
-                self._loops.pop(loop, None)  # not before: a signal handler may have raised
+                self._loops.pop(loop, None)  # not earlier: a signal handler may have raised
 
     # ---- how they are acquired ----
 

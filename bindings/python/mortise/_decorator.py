@@ -29,7 +29,7 @@ def _name_of(function: Callable[..., Any], name: str | NameOf, lease: str | None
 
     def formatted(*args: Any, **kwargs: Any) -> str:
         if lease is not None:
-            kwargs[lease] = None  # it comes with the lock
+            kwargs[lease] = None  # the lock passes it
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         more = bound.arguments[rest] if rest is not None else {}

@@ -127,7 +127,7 @@ class Closing(Error):
 for _class in Error.__subclasses__() + NotAcquired.__subclasses__() + [Error]:
     _class.__module__ = "mortise"  # where a program finds it
 
-# By the numbers of mortise.h, which are ABI.
+# By the status numbers of mortise.h, which are part of the ABI.
 OK, PENDING = 0, 1
 BUSY, TIMEDOUT, LOST, UNREACHABLE, INDETERMINATE, INVALID = -1, -2, -4, -6, -7, -10
 CLOSED, FORKED, NOMEM, CLOSING = -11, -12, -14, -16

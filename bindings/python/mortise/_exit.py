@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _exiting = False
 _finalized_pid = 0
-_LAST = -1000  # among the finalizers of multiprocessing. Those below 0 run when the children of the process have been joined
+_LAST = -1000  # priority of a finalizer of multiprocessing. Those below 0 run after the children of the process were joined
 
 
 def opened(client: Client) -> None:

@@ -27,7 +27,7 @@ class BaseLease:
 
     def __init__(self, client: Client, name: bytes, sink: Any, key: int, on_loss: OnLoss | None) -> None:
         self._phase = NEW
-        # Before there is a slot, and freed in C: so a signal handler that raises, here or in __del__, does not lose it.
+        # Made before the slot, and freed in C. So a signal handler that raises, here or in __del__, does not lose the slot.
         room = ffi.gc(ffi.new("mpy_slot **"), lib.mpy_slot_free)
         self._keeper = Keeper(room)  # other finalizers of a cycle of garbage may use the slot; see native/block.c
         if not lib.mpy_slot_new(sink, key, room):
@@ -49,7 +49,7 @@ class BaseLease:
 
     def __del__(self) -> None:
         if lib is None or getattr(self, "_phase", NEW) != HELD or not self._client._is_usable():
-            return  # the interpreter ends; or there is nothing to say
+            return  # the interpreter ends, or there is nothing to report
         warnings.warn(f"{self!r} was not released; it is released now", ResourceWarning, 2, self)
 
     def __repr__(self) -> str:

@@ -1,4 +1,5 @@
-/* acquire.c - acquires: waiting, for a sink, or in the main thread; see slot.h for the states. */
+/* acquire.c - acquires: those that wait, those that report to a sink, and those in the main thread. slot.h has the
+ * states. */
 #include "slot.h"
 
 #include <poll.h>
@@ -48,7 +49,8 @@ static bool begin(mortise_client *client, mpy_slot *slot, bool watch, unsigned c
     return idle;
 }
 
-/* No callback will come. Returns the status for the caller: on_loss may have left the slot meanwhile. */
+/* The acquire is over, and no callback will come for it. Returns the status for the caller: on_loss may have left the slot
+ * meanwhile. */
 static int end(mpy_slot *slot, mortise_lease *lease, unsigned callbacks, int status)
 {
     pthread_mutex_lock(&mpy_lock);
@@ -90,7 +92,7 @@ int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
     mortise_request request = 0;
     int status;
     if (!begin(client, slot, watch, 2,
-               &status)) /* one of them keeps the slot until the request is known */
+               &status)) /* one of these references keeps the slot until the request is known */
         return status;
     slot->to_sink = to_sink;
     status = mortise_acquire_async(client, name, watched_options(options, slot, watch, &copy),
@@ -99,7 +101,7 @@ int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
         return end(slot, NULL, 2, status);
     pthread_mutex_lock(&mpy_lock);
     slot->request = request;
-    bool left = slot->state == LEFT; /* nobody could cancel it before */
+    bool left = slot->state == LEFT; /* the request could not be canceled before */
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
     if (left && mortise_cancel(client, request) == MORTISE_INVALID)
@@ -124,8 +126,9 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What the main thread polls to be woken, or -1. lower: it was woken by it; and what cannot be lowered is another's. Else it
- * looks: of another's in which nothing comes it would learn nothing. */
+/* Returns the descriptor that the main thread polls to be woken, or -1. If it is not ours any more, makes another one.
+ * lower: the descriptor has woken the thread, and is lowered; that fails if it is not ours. Otherwise it is checked first,
+ * because a descriptor of the program in which nothing happens would never wake the thread. */
 static int wake_fd(bool lower)
 {
     pthread_mutex_lock(&mpy_lock);
@@ -136,8 +139,8 @@ static int wake_fd(bool lower)
     return fd;
 }
 
-/* If the program has closed the client's descriptor, nothing comes: so this dispatches at the end of the slice too, or every
- * TURN_MS if it knows that. */
+/* If the program has closed the client's descriptor, it reports nothing. So mpy_await() also dispatches at the end of the
+ * slice, or every TURN_MS if it knows that the descriptor was closed. */
 enum { TURN_MS = 5 };
 
 int mpy_await(mortise_client *client, mpy_slot *slot, int slice_ms)
@@ -160,12 +163,12 @@ int mpy_await(mortise_client *client, mpy_slot *slot, int slice_ms)
         if (ready < 0)
             return MPY_PENDING; /* a signal: Python handles it */
         if (fds[0].revents != 0)
-            fds[0].fd = wake_fd(true); /* before the look: nothing is missed */
+            fds[0].fd = wake_fd(true); /* before outcome(), so that nothing is missed */
         if (ready > 0 && fds[1].revents == 0)
             continue;
         int ran = mortise_dispatch(client);
         if (ran < 0)
-            fds[1].fd = -1; /* closed: the thread that closes it tells us */
+            fds[1].fd = -1; /* the client was closed: the thread that closes it wakes us */
         if (ran == 0 && fds[1].revents != 0 && !is_epoll(fds[1].fd)) {
             fds[1].fd = -1; /* the program has closed it, and may have a file there */
             turn_ms = TURN_MS;

@@ -1,43 +1,44 @@
-/* block.c - the module mortise._block: what a signal handler must not interrupt: __exit__, __aexit__,
- * what puts a task to sleep, and the call of on_loss. And what the garbage collector must not end early: Keeper.
+/* block.c - the module mortise._block. It has the code that a signal handler must not interrupt (__exit__, __aexit__, the code
+ * that puts a task to sleep, and the call of on_loss), and Keeper, which the garbage collector must not end early.
  *
- * Python handles signals at the first step of a function, so a KeyboardInterrupt may come at the entry of an __exit__ that is
- * written in Python, before any `try` of it: the block would end, and its lease would be renewed for ever. No signal is
- * handled between the end of a block and a function in C. It calls the part that is written in Python, and sees if that was
- * interrupted:
+ * Python handles signals at the first step of a function. So a KeyboardInterrupt may come at the entry of an __exit__ that is
+ * written in Python, before its first `try`: the block would end, and its lease would be renewed forever. But Python handles no
+ * signal between the end of a block and a function in C. So __exit__ is a function in C. It calls the part that is written in
+ * Python, and sees whether that was interrupted:
  *
  *   what happens                               | what the function does
  *   _leave() returns                           | returns its result
- *   _leave() raises, also before its first step| _drop(): releases what is still held, without waiting; raises the same
+ *   _leave() raises, also before its first step| calls _drop(), which releases without waiting; raises the same exception
  *   _drop() is interrupted too                 | calls it again
  *
- * Scope and AsyncScope: the object itself is left: _leave(kind, error, trace), _drop().
+ * Scope and AsyncScope: one object serves one block: _leave(kind, error, trace), _drop().
  * Block and AsyncBlock: one object serves several blocks. Its __enter__ appends (_key(), entry) to the list _held. The exit
  * takes the last entry with the same key (thread or task), else the last one of any key, because generators and exit stacks
  * may be left by another thread or task: _leave(entry, kind, error, trace), _drop(entry).
  *
- * Waiter: a base class for a future (Outcome in _aio.py). asyncio calls add_done_callback() while it puts a task to sleep; if
- * that raised, the task would sleep for ever. It wraps the callback, so that only the first of several calls has an effect,
- * and keeps it as _wake, beside its _context. Then it calls _register(): a wake-up that may have got lost can be repeated.
+ * Waiter: a base class for a future (Outcome in _aio.py). asyncio calls add_done_callback() while it puts a task to sleep. If
+ * that raised, the task would sleep forever. So Waiter wraps the callback, so that only the first of several calls has an
+ * effect, and keeps it as _wake, beside its _context. Then it calls _register(). If a wake-up may have got lost, it is repeated.
  *
- * call_on_loss(lease) takes the function out of lease._on_loss and calls it. In between there is no step of Python. So whoever
- * was interrupted before the function began may repeat the call, and the function is called once.
+ * call_on_loss(lease) takes the function out of lease._on_loss and calls it. In between there is no step of Python. So a caller
+ * that was interrupted before the function began may repeat the call, and the function is called once.
  *
- * Keeper: keeps an object that frees memory when it ends (ffi.gc() of cffi). In a cycle of garbage, Python calls the finalizers
- * of all objects first, in the order of their age: __del__, generators and tasks that are closed at their `yield` or `await`, and
- * the functions of ffi.gc() too. So the memory of a lease could be freed before a `with` in a forgotten generator released the
- * lease. The collector does not see what a Keeper keeps, and takes it for an object that is used from outside. So it ends with
- * its Keeper, which has no finalizer: when all finalizers of the cycle have run, or later if one of them has saved the lease. */
+ * Keeper: keeps an object that frees memory when it ends (ffi.gc() of cffi). In a cycle of garbage, Python first calls the
+ * finalizers of all objects, in the order of their age: __del__, generators and tasks that are closed at their `yield` or
+ * `await`, and also the functions of ffi.gc(). So the memory of a lease could be freed before a `with` in a forgotten generator
+ * releases the lease. The collector does not see the object that a Keeper keeps, and takes it for one that is used from outside.
+ * So that object ends with its Keeper, which has no finalizer: when all finalizers of the cycle have run, or later if one of them
+ * has saved the lease. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <string.h>
 
-enum { TRIES = 3 }; /* of what a signal may interrupt */
+enum { TRIES = 3 }; /* how often to call a function that a signal may interrupt */
 
 static PyObject *word_leave, *word_drop, *word_held, *word_key, *word_register, *word_context,
     *word_wake, *word_on_loss;
 
-/* Keeps the exception that is set. entry: NULL if the object itself is dropped. */
+/* Calls _drop(), and keeps the exception that is set. entry: NULL if the object itself is dropped. */
 static void drop(PyObject *self, PyObject *entry)
 {
     PyObject *kind, *value, *trace, *done = NULL;
@@ -63,7 +64,7 @@ static PyObject *leave(PyObject *self, PyObject *entry, PyObject *arguments)
     return result;
 }
 
-/* Takes an entry out of the list. key: NULL if it is unknown. Runs no code in Python, so no thread comes in between. */
+/* Takes an entry out of the list. key: NULL if it is unknown. Runs no code in Python, so no other thread runs in between. */
 static PyObject *take(PyObject *held, PyObject *key)
 {
     Py_ssize_t count = PyList_Size(held), at = count - 1;
@@ -93,7 +94,7 @@ static PyObject *take(PyObject *held, PyObject *key)
     return entry;
 }
 
-/* The entry of the block that ends. *interrupted: a signal came meanwhile, and its exception is set. */
+/* Takes the entry of the block that ends. *interrupted: a signal came meanwhile, and its exception is set. */
 static PyObject *take_mine(PyObject *self, int *interrupted)
 {
     PyObject *kind = NULL, *value = NULL, *trace = NULL, *entry = NULL;
@@ -233,7 +234,7 @@ static int add_type(PyObject *module, const char *name, PyMethodDef *methods)
     return add_spec(module, &spec);
 }
 
-/* Without Py_TPFLAGS_HAVE_GC: that is its point. */
+/* Keeper has no Py_TPFLAGS_HAVE_GC, so that the collector does not look into it: that is its purpose. */
 static int add_keeper(PyObject *module)
 {
     PyType_Slot slots[] = {

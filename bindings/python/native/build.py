@@ -9,7 +9,7 @@ import cffi
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# Of mortise.h, in the words of cffi. "...": the compiler completes it, and checks the rest.
+# Declarations of mortise.h in the form that cffi reads. "...": the compiler fills in the rest, and checks what is given.
 TYPES = """
 #define MORTISE_PING_SIZE ...
 typedef struct mortise_client mortise_client;

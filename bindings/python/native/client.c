@@ -18,15 +18,15 @@ static void on_log(int level, const char *line, void *user_data)
 enum { LOG_BEFORE, LOG_ON, LOG_ENDED };
 static _Atomic int log_state = LOG_BEFORE;
 
-/* Once, because mortise_on_log() waits for the callback, and the caller may hold a lock that a log handler in Python
- * takes. */
+/* Only once, because mortise_on_log() waits for the callback, and the caller may hold a lock that a log handler in
+ * Python takes. */
 static void start_log(void)
 {
     int before = LOG_BEFORE;
     if (!atomic_compare_exchange_strong(&log_state, &before, LOG_ON))
         return;
     mortise_on_log(on_log, NULL);
-    if (atomic_load(&log_state) == LOG_ENDED) /* meanwhile */
+    if (atomic_load(&log_state) == LOG_ENDED) /* it was ended meanwhile */
         mortise_on_log(NULL, NULL);
 }
 

@@ -1,4 +1,4 @@
-/* lease.c - releases, and what may be done with a lease; see slot.h for the states. */
+/* lease.c - releases, and the other functions on a lease. slot.h has the states. */
 #include "slot.h"
 
 /* Takes the lease out of the slot, so that one caller releases it. */
@@ -55,7 +55,7 @@ int mpy_release_start(mpy_slot *slot)
         return status;
     mortise_error error;
     status = mortise_release_async(lease, slot_on_released, slot, &error);
-    bool held = status == MORTISE_NOMEM; /* as before, and watched as before */
+    bool held = status == MORTISE_NOMEM; /* held and watched as before */
     if (!held)
         slot_unwatch(slot, lease);
     if (status == MORTISE_OK)
@@ -92,7 +92,7 @@ int mpy_release_many(mpy_slot **slots, size_t count, mortise_error *error)
     return status;
 }
 
-/* The handle for a question; the library knows a handle that was released, and NULL. */
+/* Returns the handle for a question; the library recognises a released handle, and NULL. */
 static mortise_lease *lease_of(mpy_slot *slot)
 {
     return slot == NULL ? NULL : atomic_load(&slot->lease);

@@ -10,9 +10,9 @@
 pthread_mutex_t mpy_lock = PTHREAD_MUTEX_INITIALIZER;
 struct wake mpy_main_wake = {.epoll = -1, .socket = -1};
 static mpy_sink *sinks;        /* all of them; guarded by the mutex */
-static _Atomic unsigned epoch; /* grows in each child: what the parent made is not ours */
+static _Atomic unsigned epoch; /* grows in each child: slots and sinks of the parent are not ours */
 
-/* If the program has closed the sink's own two, it has closed all: then this number may be another's. */
+/* If the program has closed the two descriptors of sink->wake, it has closed all. Then the number may be another descriptor's. */
 static void close_duplicate(const mpy_sink *sink)
 {
     if (sink->fd >= 0 && wake_is_ours(&sink->wake))
@@ -25,7 +25,7 @@ static void close_fds(const mpy_sink *sink)
     wake_close(&sink->wake);
 }
 
-/* So that the child has a whole list. */
+/* Takes the mutex, so that the child gets a consistent list. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mpy_lock);
@@ -36,7 +36,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&mpy_lock);
 }
 
-/* At once: when Python drops these sinks some day, the numbers may be others'. */
+/* Closes the descriptors now: when Python drops these sinks later, the numbers may be those of other descriptors. */
 static void in_child(void)
 {
     atomic_fetch_add(&epoch, 1);
@@ -84,7 +84,7 @@ static const unsigned follows[] = {
 void slot_go_locked(mpy_slot *slot, enum slot_state next)
 {
     if ((follows[slot->state] & 1u << next) == 0)
-        abort(); /* a broken promise inside a lock ends the program, not the exclusion */
+        abort(); /* a wrong state must end the program, and not the exclusion */
     slot->state = next;
 }
 
@@ -116,7 +116,7 @@ static void sink_signal_locked(mpy_sink *sink)
         wake_set(&sink->wake, true);
 }
 
-/* Nothing is left to do. The close of the client stays readable until nobody listens any more. */
+/* Lowers the descriptor if nothing is left to do. After the client's close it stays readable until the sink is dropped. */
 static void sink_rest_locked(mpy_sink *sink)
 {
     if (sink->first == NULL && !sink->ended && sink->wake.raised)
@@ -199,7 +199,7 @@ void mpy_sink_drop(mpy_sink **room)
     mpy_sink *sink = *room;
     *room = NULL;
     if (sink == NULL || !is_ours(sink->epoch))
-        return; /* the parent's: a little memory in the child */
+        return; /* it is the parent's, and costs the child a little memory */
     pthread_mutex_lock(&mpy_lock);
     sink->dropped = true;
     while (take_locked(sink, &event))
@@ -232,9 +232,9 @@ int mpy_collect(mpy_sink *sink, mpy_batch *batch)
         if (batch->events[count].what != 0)
             count++;
     batch->count = count;
-    if (count > 0) /* until mpy_collected() */
+    if (count > 0) /* stays readable until mpy_collected() */
         sink_signal_locked(sink);
-    if (sink->ended) /* perhaps after the dispatch */
+    if (sink->ended) /* it may have ended after the dispatch */
         status = MORTISE_CLOSED;
     pthread_mutex_unlock(&mpy_lock);
     return count == 0 && status < 0 ? status : count;
@@ -318,9 +318,9 @@ void slot_on_state(mortise_lease *lease, mortise_lease_state state, void *user_d
     pthread_mutex_unlock(&mpy_lock);
 }
 
-/* A release has not waited for slot_on_state() if a handler of Python's log made it, or the garbage collector there, nor if it
- * returned CLOSED or INVALID. slot_on_state() waits for nobody, so this wait is short. False: the client is being closed, or was;
- * only the close can tell. */
+/* A release does not wait for slot_on_state() if it was made in a handler of Python's log (or by the garbage collector there), or
+ * if it returned CLOSED or INVALID. slot_on_state() waits for nothing, so this wait is short. False: the client is being closed,
+ * or was closed, and only the close shows when slot_on_state() is over. */
 static bool on_state_is_over(mortise_client *client, mortise_lease *lease)
 {
     while (mortise_on_state_runs(client, lease)) {
@@ -411,7 +411,7 @@ void mpy_slot_leave(mpy_slot *slot)
     pthread_mutex_unlock(&mpy_lock);
     if (before == HELD)
         release_left(slot, lease);
-    /* INVALID: it is decided, perhaps with a lease, whose callback waits for a dispatch that may never come. */
+    /* INVALID: the acquire is decided, perhaps with a lease, and its callback waits for a dispatch that may never come. */
     if (before == ASKING && mortise_cancel(client, request) == MORTISE_INVALID)
         mortise_dispatch(client);
 }
@@ -421,11 +421,11 @@ void mpy_slot_free(mpy_slot **room)
     mpy_slot *slot = *room;
     *room = NULL;
     if (slot == NULL || !is_ours(slot->epoch))
-        return; /* the parent's: a little memory in the child */
+        return; /* it is the parent's, and costs the child a little memory */
     mpy_slot_leave(slot);
     pthread_mutex_lock(&mpy_lock);
     slot->what &= MPY_RELEASED;
-    /* A lease that was released after the close, or meanwhile. If the close is not over, mpy_sink_end() ends it. */
+    /* The lease was released after the close, or during it. If the close is not over, mpy_sink_end() drops the reference. */
     bool unwatched = slot->watched && slot->sink->over;
     slot->watched = slot->watched && !unwatched;
     if (slot->watched && slot->lingers) { /* else slot_on_acquired() is still to come */

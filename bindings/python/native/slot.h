@@ -10,9 +10,9 @@
  *   RELEASING | INVALID        | -             | -        | INVALID         | IDLE; HELD (1)      | LEFT
  *   LEFT      | INVALID        | LEFT; release | LEFT     | INVALID         | LEFT                | LEFT
  *
- * RELEASING is a release whose answer comes by a callback. (1) It could not be started (NOMEM). The memory of a slot goes with
- * its last reference: Python's, the queue's, that of a callback to come, and that of on_state until the release has returned, or
- * the close of the client.
+ * RELEASING is a release whose answer comes by a callback. (1) The release could not be started (NOMEM). A slot is freed with
+ * its last reference. These hold one: Python, the queue, a callback that will come, and on_state, until the release or the
+ * client's close has returned.
  */
 #ifndef MORTISE_PYTHON_SLOT_H
 #define MORTISE_PYTHON_SLOT_H
@@ -26,10 +26,10 @@
 enum slot_state { IDLE, ASKING, HELD, RELEASING, LEFT };
 
 struct mpy_sink {
-    mpy_sink *next; /* of this process */
+    mpy_sink *next; /* in the list of this process's sinks */
     mortise_client *client;
     mpy_slot *first, *last;
-    mpy_slot *given_up;        /* freed, but a close may still call back: they go when it is over */
+    mpy_slot *given_up;        /* slots that are freed when the close is over, because it may still call back */
     struct wake wake;          /* raised: see mpy_sink_fd() */
     int fd;                    /* a duplicate of the client's descriptor, or -1 */
     bool dropped, ended, over; /* over: no callback of the library runs any more */
@@ -48,7 +48,7 @@ struct mpy_slot {
     bool decided; /* for mpy_await(): not a bit of `what`, which a collector of the sink takes */
     int status, lease_state;
     mortise_client *client;
-    /* The last one, also after its release: one may still ask its handle, and hears LOST. */
+    /* The last lease, also after its release: its handle may still be asked, and is LOST then. */
     _Atomic(mortise_lease *) lease;
     mortise_request request;
     mortise_error error;
@@ -58,18 +58,18 @@ extern pthread_mutex_t mpy_lock;
 /* Raised: something that the main thread waits for has happened. Guarded by the mutex. */
 extern struct wake mpy_main_wake;
 
-/* Whether this process made it, not the parent. made_in: the field `epoch`. */
+/* Whether this process, and not its parent, made a slot or sink. made_in: its field `epoch`. */
 bool is_ours(unsigned made_in);
 void watch_forks(void);
 /* Fills the error. Returns the status. */
 int fail(mortise_error *error, int status, const char *message);
 
 void slot_go_locked(mpy_slot *slot, enum slot_state next);
-/* Gives up references; the slot may be gone. */
+/* Drops references; the slot may be freed. */
 void slot_put_locked(mpy_slot *slot, unsigned count);
-/* The sink hears of it, if there is one. */
+/* Queues an event for the slot's sink, if there is one. */
 void slot_queue_locked(mpy_slot *slot, int what);
-/* Its release has returned: waits until nothing reports a state of this slot any more. */
+/* The release of the slot's lease has returned: waits until no callback reports a state of this slot any more. */
 void slot_unwatch(mpy_slot *slot, mortise_lease *lease);
 /* Releases the lease of a slot that was left. */
 void release_left(mpy_slot *slot, mortise_lease *lease);

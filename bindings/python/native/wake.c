@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HIGH = 500 }; /* and below FD_SETSIZE, for programs that use select() */
+enum { HIGH = 500 }; /* below FD_SETSIZE, because programs use select() */
 
 bool is_epoll(int fd)
 {

@@ -5,13 +5,13 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 rm -rf -- "$1"
 mkdir -p -- "$1"
-# What is built is not measured: the compiler takes a third of the time. At night it is built as for users.
+# Nothing is measured here, so the build is not optimised and takes a third of the time. At night it is built as for users.
 if [ "${MORTISE_NIGHTLY:-0}" != 1 ] && [ -z "${MORTISE_CFLAGS:-}" ]; then
     export CFLAGS="${CFLAGS:-} -O0 -g0"
 fi
 sh "$here/../build-wheel.sh" "$1/dist"
 
-# A pip for each environment is unpacked and compiled, which takes longer than the build of the wheel: the system's does as well.
+# Uses the system's pip: a pip for each environment would be unpacked and compiled, which takes longer than building the wheel.
 without=''
 if "$MORTISE_PYTHON" -c 'import pip' 2>/dev/null; then
     without=--without-pip

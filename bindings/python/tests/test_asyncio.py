@@ -365,9 +365,9 @@ def test_the_loop_ends_before_the_task(client, other, told, then):
         task = loop.create_task(client.alock("a").acquire())
         loop.run_until_complete(asyncio.sleep(0))
         wait_until(lambda: client.stats().waiting == 1)
-    wait_until(lambda: client.stats().acquires == 2)  # it is granted, and nobody hears of it
+    wait_until(lambda: client.stats().acquires == 2)  # it is granted, but no task gets the outcome
     sink = client._loops[loop]
-    while told and sink.acquires:  # or the task is to hear of it, but does not run
+    while told and sink.acquires:  # or the outcome is there, but its task does not run
         sink.collect()
     loop.close()
     if then == "no loop":

@@ -1,4 +1,4 @@
-/* test_bridge.c - the bridge (native/) without Python: what no test in Python can bring about. With the SQLite driver. */
+/* test_bridge.c - the bridge (native/) without Python: cases that no test in Python can produce. With the SQLite driver. */
 #include "slot.h"
 #include "suite.h"
 #include "support.h"
@@ -59,7 +59,7 @@ bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease)
     return true;
 }
 
-/* A busy machine may need longer than close_timeout to release all. */
+/* A busy machine may need longer than close_timeout to release everything. */
 static bool is_end(int status)
 {
     return status == MORTISE_OK || status == MORTISE_UNREACHABLE;
@@ -94,7 +94,7 @@ static void by_release_many(mpy_slot *slot)
     CU_ASSERT_EQUAL(mpy_release_many(&slot, 1, &error), MORTISE_OK);
 }
 
-/* As in a callback of the log: its memory stays until on_state has returned. */
+/* As in a callback of the log: the slot's memory stays until on_state has returned. */
 static void test_released_while_told(void)
 {
     static void (*const ends[])(mpy_slot *) = {by_release, by_release_nowait, by_release_start,
@@ -138,7 +138,7 @@ static void acquired(mortise_status status, mortise_lease *lease, const mortise_
     ++*(int *)user_data;
 }
 
-/* A callback waits, so both hear CLOSING first. The other thread ends the client before this one dispatches. */
+/* A callback waits, so both get CLOSING first. The other thread ends the client before this thread dispatches. */
 static void test_closed_by_both(void)
 {
     mortise_client *client = NULL;
@@ -167,7 +167,7 @@ static void *drop_beside(void *client)
     return NULL;
 }
 
-/* When the close is over, nothing of it is left: no memory, and no descriptor. */
+/* When the close is over, nothing of the client is left: no memory, and no descriptor. */
 static void test_dropped_while_closing(void)
 {
     mortise_client *client = NULL;
@@ -190,7 +190,7 @@ static void test_dropped_while_closing(void)
     CU_ASSERT_EQUAL(fcntl(event, F_GETFD), -1);
 }
 
-/* Its callback is still to come, and ends it. */
+/* The slot's callback will still come, and frees the slot. */
 static void test_dropped_while_asking(void)
 {
     mortise_client *client = NULL;
@@ -215,7 +215,7 @@ static void test_dropped_while_asking(void)
 
 static int file, taken[8], taken_count; /* the program's */
 
-/* By a system call: ThreadSanitizer would report those who use the number, which is the point. */
+/* By a system call: ThreadSanitizer would report the users of the number, but using it is the purpose of the test. */
 static void take(int number)
 {
     CU_ASSERT_FATAL(number >= 500); /* not among the first that a program gets */
@@ -296,7 +296,7 @@ static void test_others_under_the_numbers(void)
     give_back();
 }
 
-/* The main thread looks whether it can be woken before it waits: a pipe that is quiet does not tell that it is another's. */
+/* Before the main thread waits, it checks whether it can be woken: a quiet pipe does not show that it is not ours. */
 static void test_a_quiet_one_under_the_number(void)
 {
     mortise_client *client = NULL;
@@ -324,8 +324,8 @@ static void test_a_quiet_one_under_the_number(void)
     close(pipe_fds[1]);
 }
 
-/* The client's descriptor is the library's. The program has a pipe there in which nothing comes, a file, or nothing: a wait ends
- * when its time is over, or when it gets the lock, and takes no whole processor. */
+/* The program has put something else under the number of the library's descriptor: a pipe in which nothing comes, a file, or
+ * nothing. A wait still ends when its time is over, or when it gets the lock, and does not use a whole processor. */
 static void test_the_main_thread_is_deaf(void)
 {
     for (int kind = 0; kind < 3; kind++) {
@@ -395,7 +395,7 @@ static void test_no_failure_yet(void)
     mpy_slot_free(&slot);
 }
 
-/* The exit code of a child that drops what its parent made. */
+/* The exit code of a child that drops the slot and the sink of its parent. */
 static int drop_in_child(mortise_client *client, mpy_sink *sink, mpy_slot *slot)
 {
     int numbers[] = {sink->wake.epoll, sink->wake.socket, sink->fd};
@@ -413,7 +413,8 @@ static int drop_in_child(mortise_client *client, mpy_sink *sink, mpy_slot *slot)
     return 0;
 }
 
-/* A child closes them when it begins, and never again: Python drops the sink when the child has others there. */
+/* A child closes the descriptors when it begins, and never again: later, when Python drops the sink, the numbers may be those of
+ * other descriptors of the child. */
 static void test_forked(void)
 {
     mortise_client *client = NULL;

@@ -16,7 +16,7 @@ import mortise
 from mortise import _aio, _callbacks
 
 PACKAGE = str(pathlib.Path(mortise.__file__).parent)
-EVERY = int(os.environ.get("MORTISE_INTERRUPT_EVERY", 5))  # every so many steps, from a first one that differs from run to run
+EVERY = int(os.environ.get("MORTISE_INTERRUPT_EVERY", 5))  # steps between two interrupts; the first one differs from run to run
 
 
 class Interrupt:
@@ -186,7 +186,7 @@ def test_asyncio(client, kind):
 
     loop, at = asyncio.new_event_loop(), "no step"
     guard = loop.call_later(PATIENCE_S, hung)
-    every = EVERY if kind == "many" else 1  # by day each step with one name only, see EVERY
+    every = EVERY if kind == "many" else 1  # each step, but with several names only every EVERY steps
     for number, at in enumerate(steps(run, block, beside, every=every, limit=300 if kind == "first" else None)):
         loop.run_until_complete(the_rest())
         assert client.stats().held == 0 and client.stats().waiting == 0, at
