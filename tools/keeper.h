@@ -118,11 +118,10 @@ struct keeper_witness {
 /* Reads the messages of the client. Never blocks. */
 void keeper_witness_read(struct keeper_witness *witness);
 /* No process of the command is left, and the wrapper has ended or is about to: waits for its end, and releases what it held.
- * Blocks for the crash_delay, and then until the backend has answered, or the ttl is over. TERM (also one that came before), INT
- * or
- * HUP limits the time after the crash_delay to two seconds. First it closes all inherited descriptors that are not files, and
- * drops the file locks of the others, so that no reader of stdout, for example, and no outer flock waits for this process. After
- * that, the caller can only exit. */
+ * Blocks for the crash_delay, and then until the backend has answered, or the ttl is over. TERM (also one that came before),
+ * INT or HUP limits the time after the crash_delay to two seconds. First it closes all inherited descriptors that are not files,
+ * and drops the file locks of the others, so that no reader of stdout, for example, and no outer flock waits for this process.
+ * After that, the caller can only exit. */
 void keeper_witness_release(struct keeper_witness *witness);
 /* The main function of the keeper, in the forked child. The sockets: of messages, and of the witness. */
 _Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pid_t wrapper_group,

@@ -242,8 +242,8 @@ struct mortise_host {
 
     /* Plugins: loads and opens the module of a config section ("redis", "redis:old") below this module. Only inside
      * `open`. News of the lower module goes to this module's `news` function. A doubt of the lower module goes to the core.
-     * The core takes it for a doubt of all claims, because the lower module may use names that the core does not know, and
-     * renews all claims through this module. So answer a RENEW by what the modules below say, never from memory. The core
+     * The core takes it for a doubt of all claims, because the lower module may use names that the core does not know. It
+     * renews all claims through this module, so answer a RENEW by what the modules below say, never from memory. The core
      * renews only its own claims, not those that this module made for itself. The core closes the lower module after
      * this module's close. */
     mortise_status (*open_below)(mortise_host *host, const char *section,

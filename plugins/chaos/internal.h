@@ -136,8 +136,7 @@ int64_t fate_pause_end(const struct chaos *chaos, int64_t now_ns);
 /* ---- call.c ---------------------------------------------------------------------------------------- */
 
 /* Makes a call for the core's op. copied: with a copy of the op, because the answer is needed here, or it becomes a
- * ghost.
- * NULL: out of memory. */
+ * ghost. NULL: out of memory. */
 struct call *call_make(struct chaos *chaos, mortise_op *upper, struct fate fate, bool copied);
 struct call *call_find(struct chaos *chaos, mortise_op *upper);
 void call_leave_upper(struct call *call); /* nobody waits for it any more */

@@ -178,22 +178,26 @@
  *                        passed, the core releases.
  *   renew     both at once. Both OK: as above, shortened to D. Either one LOST or NOTOWNER: the other is released, LOST.
  *             Either one without an answer: that failure, so SUSPECT, even if the other side was extended.
- *             Either one does not take this ttl (INVALID), and the other was extended: INDETERMINATE. INVALID only if both say
- *             so. The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT. release
- *             both at once (this client's next request to either side comes after it), both even if one fails. OK if the claim
- *             existed on both. LOST if it was missing on one, because another holder may have overlapped then. If either one
- *             fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core repeats go
- *             before final ones. `sure` if both are. If one side has answered, but is not sure, and the other side refuses for
- *             good, the refusal is final, and what may still come on the first side is left to its ttl. A repeat releases what is
- *             left. If a side had lost the claim, and no release of ours explains that, or if another has it there, the repeat
- *             says NOTOWNER, because after a lost reply the core takes LOST for OK. By token (break): on both; OK if it existed
- *             on either. Of a dead process: OK if it existed on either; a failure after one was found is INDETERMINATE. A final
- *             failure of one side is the answer only after the other side has been asked for all tries. inspect both at once. The
- *             holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the one on `from`. If `to`
- *             does not answer, it fails; if `from` does not, only if nobody holds the name on `to`. list `to`, then `from`: the
- *             names of both, in byte order; a name that is on both is listed as inspect reports it. If either side does not
- *             answer, the list fails. The plugin's own names are not listed. watch `from`, and `to` while an acquire waits for
- *             it. read, write none for applications; the registers belong to the plugin. ping both; the line names both.
+ *             Either one does not take this ttl (INVALID), and the other was extended: INDETERMINATE. INVALID only if both
+ *             say so.
+ *             The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
+ *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
+ *             claim existed on both. LOST if it was missing on one, because another holder may have overlapped then. If
+ *             either one fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core
+ *             repeats go before final ones. `sure` if both are. If one side has answered, but is not sure, and the other side
+ *             refuses for good, the refusal is final, and what may still come on the first side is left to its ttl. A repeat
+ *             releases what is left. If a side had lost the claim, and no release of ours explains that, or if another has
+ *             it there, the repeat says NOTOWNER, because after a lost reply the core takes LOST for OK.
+ *             By token (break): on both; OK if it existed on either. Of a dead process: OK if it existed on either; a failure
+ *             after one was found is INDETERMINATE. A final failure of one side is the answer only after the other side has
+ *             been asked for all tries.
+ *   inspect   both at once. The holder is the one on `to`, if there is one (it has `from` too, or is of phase new), else the
+ *             one on `from`. If `to` does not answer, it fails; if `from` does not, only if nobody holds the name on `to`.
+ *   list      `to`, then `from`: the names of both, in byte order; a name that is on both is listed as inspect reports it. If
+ *             either side does not answer, the list fails. The plugin's own names are not listed.
+ *   watch     `from`, and `to` while an acquire waits for it.
+ *   read, write   none for applications; the registers belong to the plugin.
+ *   ping      both; the line names both.
  *
  *   Out of memory in the middle: as if `to` could not be reached.
  *   The capabilities are those that both sides have (session: if either has it). Not fair, because a caller that starts
