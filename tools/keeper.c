@@ -1,9 +1,9 @@
 /* keeper.c - the keeper's life: it is the command's parent, reaps the command's family, and is the only process that ends it.
  *
- * Three things make it act: a message of the wrapper (a signal to pass on, a lost lock), the wrapper's death, and the clock. If
- * the wrapper does not move the instants in the shared page on in time, because the server is unreachable or the wrapper is
- * stopped, the keeper ends the command so that all processes are gone before the deadline. Signals are blocked here: until the
- * keeper only has locks to release, only SIGKILL and SIGSTOP affect it.
+ * Three things make it act: a message of the wrapper (a signal to pass on, a lost lock), the wrapper's death, and the clock. The
+ * wrapper moves the instants in the shared page on. If it does not do so in time, because the server is unreachable or the
+ * wrapper is stopped, the keeper ends the command, so that all processes are gone before the deadline. Signals are blocked here:
+ * until the keeper only has locks to release, only SIGKILL and SIGSTOP affect it.
  *
  * The keeper does not wait for a dead command (waitpid) until the rest of its family is gone. So the kernel cannot give its pid,
  * which is the group's number, to another process, and a signal to the group never hits another group. */

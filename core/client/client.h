@@ -25,7 +25,7 @@
  * The memory of a client is freed with its last reference. These hold one:
  *
  * | the handle   | from mortise_open() until a close has ended the client, or has left that to a callback     |
- * | the modules  | until they are closed: for ever if a thread is stuck in them, or a call does not return    |
+ * | the modules  | until they are closed: forever if a thread is stuck in them, or a call does not return     |
  * | the notifier | the thread that runs callbacks                                                            |
  * | a dispatcher | a thread in mortise_dispatch()                                                            |
  *

@@ -4,12 +4,12 @@
  * A claim is PAUSED until its waitlist asks with it, and HELD while a lease refers to it. Its memory is free again when every
  * request under its id has been answered and everything that could be released in the backend has been released there. Each
  * acquire of a claim has a new grant id, unless an earlier one may still be executed (`maybe`): then it repeats the same id.
- * A claim has two requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires
+ * A claim has two requests of its own, so that no renewal and no release can fail because memory is short: `ask` acquires
  * and renews, `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
  *
  *   PAUSED    no request is out                     JOINED   a lease shares another claim
  *   ASKING    an acquire is out                     LOST     its lease was lost, and not released yet
- *   LEAVING   an acquire is out, nobody wants it    ENDING   a release is out, or pauses
+ *   LEAVING   an acquire is out, but unwanted       ENDING   a release is out, or pauses
  *   HELD      a lease refers to it                  GONE     nothing is in the backend, or what is ends with its ttl
  *
  * state   | OK         | BUSY, LOST (a) | INDETERMINATE | no answer (b) | refused (c)       | unwanted    | timer
@@ -267,7 +267,7 @@ void claim_downgrade_over_locked(struct claim *claim, mortise_status status);
 
 /* ---- extend.c ---- */
 
-/* HELD, not renewed, and nobody extends it: asks for ttl_ms from now on. */
+/* The claim is HELD, is not renewed, and no other call extends it: asks for ttl_ms from now on. */
 void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait);
 /* The caller stops waiting and returns wait->status. */
 void claim_extend_detach_locked(struct claim *claim);

@@ -8,7 +8,7 @@
  * | event                        | the host                                | each guest                        |
  * |------------------------------|-----------------------------------------|-----------------------------------|
  * | a renewal extends the host   | HELD                                    | extended; LOST, if it had passed  |
- * | the host is suspect, or not  | its lease is told                       | is told                           |
+ * | the host is suspect, or not  | reported for its lease                  | reported for each                 |
  * | the host is lost             | LOST, or ENDING; GONE without a lease   | LOST                              |
  * | the lease of the host ends   | HELD without a lease; ENDING, if alone  | -                                 |
  * | a guest ends                 | ENDING, if it was the last of all       | GONE                              |

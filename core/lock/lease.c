@@ -14,7 +14,7 @@ static struct waiter *heir_locked(struct claim *claim, int64_t now)
     return claim_may_be_shared(claim, heir, now) ? heir : NULL;
 }
 
-/* Nobody of this process uses the claim any more. */
+/* No lease of this process uses the claim any more: releases it. */
 static void give_back_locked(struct claim *claim, struct release_wait *wait, int64_t now)
 {
     struct locks *locks = claim->locks;

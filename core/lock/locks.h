@@ -130,7 +130,7 @@ void locks_destroy(struct locks *locks);
 
 /* How the collected requests are started, once the mutex is released. */
 enum start {
-    START_NOW,     /* this thread goes into the stack, if nobody is there */
+    START_NOW,     /* this thread goes into the stack, if no thread is there */
     START_SOON,    /* the same; but what many callbacks of the application ask for goes out together */
     START_DETACHED /* the service thread does it: this thread must not go into the stack */
 };

@@ -11,11 +11,11 @@
  *   (followers) sleep until their outcome is there or they are named leader. A leader that leaves
  *   names the next one, preferably a caller whose outcome is expected soon (pump_expect). A lone caller
  *   makes its system calls itself and needs no other thread.
- * - *Service thread.* If something is outstanding that no caller waits for (async acquires, renewals,
- *   releases that are not waited for, timers of a driver), a thread of the client leads, once no other
- *   thread has turned the stack for GRACE_NS. It also makes the leader's turn if the leader makes none
- *   although a descriptor is ready or something is posted. It is started when first needed: with the
- *   first follower at the latest.
+ * - *Service thread.* Some work is outstanding without a caller that waits for it: async acquires,
+ *   renewals, timers of a driver, releases that are not waited for. For this work a thread of the client
+ *   leads, once no other thread has turned the stack for GRACE_NS. It also makes the leader's turn if the
+ *   leader makes none although a descriptor is ready or something is posted. It is started when first
+ *   needed: with the first follower at the latest.
  *
  * Completions are collected inside and run after the module call has returned, with no lock held, by
  * the thread that is inside; wake-ups of followers go out after the batch.

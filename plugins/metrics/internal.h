@@ -12,8 +12,8 @@
  * Labels. driver (the section at the top of the stack) and namespace are those of the client's configuration, program is
  * the process's name, and slot is a number below `slots`. So names, owners and process ids do not make the number of time
  * series grow. Clients whose other labels are the same take the lowest free slot, by a lock on a file, and continue the
- * counters of the slot's former owner, so that the counters of a job that runs for a second each minute grow as they
- * should. The file's name has these labels too, so that no client continues, or overwrites, the counters of another one.
+ * counters of the slot's former owner. So the counters of a job that runs for a second each minute grow as they should. The
+ * file's name has these labels too, so that no client continues, or overwrites, the counters of another one.
  *
  * What may go wrong:
  *   No slot is free, or the folder does not exist: the log says so, nothing is written, and locks work as usual.

@@ -59,9 +59,9 @@
  *   The client is killed: its presence expires with its ttl, as its locks do, without any clean-up.
  *   The client is stopped: D passes; its leases are LOST at its first check (R2). When it continues, the core releases their
  *   claims, because the servers keep these until the end of their ttl. If a grant arrives then, its deadline has passed, so it
- *   is released too. Before its next grant, the client registers again (4). A grant that was requested before D passed, and is
- *   answered after the client has registered again (a request that waited in a driver's queue, or whose reply was lost and that
- *   the core repeats), is released and requested again: the registers may not have been read since, and steps in between may
+ *   is released too. Before its next grant, the client registers again (4). A request that was sent before D passed may be
+ *   answered after the client has registered again: it waited in a driver's queue, or its reply was lost and the core repeats
+ *   it. Such a grant is released and requested again: the registers may not have been read since, and steps in between may
  *   have raised the floor above its token.
  *   A renewal's reply is lost: it is repeated; until it is answered, D does not move, nor do the grants: SUSPECT.
  *   The renewal says LOST (an operator broke the presence, or the server forgot it): all grants are LOST. Their renewals
@@ -112,7 +112,7 @@
  * after closing the other side, and only if the opened register was not written since before that. The same operator must
  * have done both: if a reply to a closing was lost, a closed register under another version may be another operator's, from
  * before this operator's reading of the other side. So it is written again, until the answer is OK. (An opening found in
- * this way is fine: whoever wrote it has done what this step is for.)
+ * this way is fine: its writer has done what this step is for.)
  * Suppose that both were open at the end. Then operator P has closed `from` at p1 and opened `to` at p2 > p1, and operator
  * Q has closed `to` at q1 and opened `from` at q2 > q1. `to` stayed open, so q1 was before p2. P had read its version
  * before p1, and it was still valid at p2, so q1 < p1. For `from` likewise p1 < q1: a contradiction. This is why a register
