@@ -1,7 +1,6 @@
 /* check.c - `mortise check`: whether the configuration is right, the modules can be loaded and the server answers.
  *
- * Prints a line for each check: "ok", or what is wrong. The exit code has the result for scripts. Takes no
- * lock. */
+ * Prints a line for each check: "ok", or what is wrong. The exit code has the result for scripts. Takes no lock. */
 #include "check.h"
 
 #include "commands.h"

@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-/* CLOCK_BOOTTIME, which also counts the time in which the machine is suspended, as the deadlines of
- * leases do. */
+/* CLOCK_BOOTTIME, which also counts the time in which the machine is suspended, as the deadlines of leases do. */
 int64_t boottime_ns(void);
 
 #endif

@@ -1,5 +1,4 @@
-/* run_notice.c - `mortise run` on a terminal: after a second of waiting, prints which lock it waits for and who holds
- * it.
+/* run_notice.c - `mortise run` on a terminal: after a second of waiting, prints which lock it waits for and who holds it.
  *
  * A thread of its own asks the backend, because the backend may not answer and the wait must see signals meanwhile. The
  * thread is never joined: if the client is closed first, its request fails. */

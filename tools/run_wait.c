@@ -264,7 +264,7 @@ static int leave(struct run *run, mortise_request request, const struct bounded_
         poll(&fd, 1, -1);
         mortise_dispatch(run->client);
     }
-    run_release(run, false, NULL); /* the grant may have come at the last moment */
+    run_release(run, false, NULL); /* the grant may have come at the last moment; a lease may be NULL */
     signals_held_back(run);
     return end->code;
 }
@@ -297,8 +297,7 @@ static int next_ending_signal(struct run *run)
         }
         if (number == SIGCHLD)
             run_reap_strangers(run);
-        /* TTIN may be for another process of the group. If that one's wrapper has handled it already, nothing would continue this
-         * one. */
+        /* TTIN may be for another process of the group. If its wrapper has handled it, nothing would continue this one. */
         if (number == SIGTSTP ||
             (number == SIGTTIN && !terminal_is_ours(run) && !signals_was_continued()))
             signals_stop(run, number, true);

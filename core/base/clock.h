@@ -1,6 +1,5 @@
 /* clock.h - the only clock of the core: CLOCK_BOOTTIME in nanoseconds, which also counts the time in
- * which the machine is suspended (R1). Tests replace it by a virtual clock, which the rest of the core
- * does not know. */
+ * which the machine is suspended (R1). Tests replace it by a virtual clock, which the rest of the core does not know. */
 #ifndef MORTISE_CORE_CLOCK_H
 #define MORTISE_CORE_CLOCK_H
 

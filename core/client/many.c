@@ -1,9 +1,9 @@
 /* many.c - several names at once, all or none.
  *
  * All missing names are tried at the same time. If some are held by others, or a request got no answer, the call waits for
- * the first of these names (in byte order), and only for that one. Before, it releases the leases of all names after it. So a
- * call waits only while the names that it holds are smaller, and two calls cannot wait for each other; with n names it waits
- * n times at most. A lease that was lost while the call waited for another name is acquired again. */
+ * the first of these names (in byte order), and only for that one. Before that, it releases the leases of all names after it. So
+ * a call waits only while the names that it holds are smaller, and two calls cannot wait for each other; with n names it waits n
+ * times at most. A lease that was lost while the call waited for another name is acquired again. */
 #include "client/calls.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* modules.c - the public functions about modules: those in an open client's stack, and those on the
- * machine. */
+/* modules.c - the public functions about modules: those in an open client's stack, and those on the machine. */
 #include "client/client.h"
 
 #include <stdlib.h>

@@ -138,8 +138,7 @@ static mortise_status add_observer(struct client *client, struct instance *insta
     return MORTISE_OK;
 }
 
-/* Copies the next word of a list, which is separated by commas and blanks, to `word`. False: none
- * is left. */
+/* Copies the next word of a list, which is separated by commas and blanks, to `word`. False: none is left. */
 static bool next_word(const char **list, char *word, size_t size)
 {
     *list += strspn(*list, ", \t");
@@ -200,8 +199,7 @@ static mortise_status check_require(struct client *client, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* for_itself: the client is an application's, so the observers and requirements of the config
- * apply. */
+/* for_itself: the client is an application's, so the observers and requirements of the config apply. */
 static mortise_status open_stack(struct client *client, const char *where, bool for_itself,
                                  mortise_error *error)
 {

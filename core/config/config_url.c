@@ -121,8 +121,7 @@ static mortise_status give_whole(struct filling *f)
     return MORTISE_OK;
 }
 
-/* Refuses the keys that a URL may not set: its scheme is the driver, and only a file may say where
- * modules are (R11). */
+/* Refuses the keys that a URL may not set: its scheme is the driver, and only a file may say where modules are (R11). */
 static mortise_status check_core_key(const struct filling *f, size_t index)
 {
     const struct given here = {0};

@@ -2,8 +2,7 @@
  *
  * The word of a sleeper says who may change it. Only the sleeper's own thread moves it between AWAKE, ASLEEP
  * and LEADING. Any thread may name the sleeper (ASLEEP -> NAMED, pump lock held) and, once, wake it (-> DONE).
- * From DONE on, the sleeper's thread may give up its memory; a futex wake on its address after that touches
- * nothing. */
+ * From DONE on, the sleeper's thread may give up its memory; a futex wake on its address after that touches nothing. */
 #include "pump/pump_internal.h"
 
 #include <errno.h>

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* The wait consists of pieces. So a process that is stopped meanwhile loses one piece of the wait, and not all of
- * it. */
+/* The wait consists of pieces. So a process that is stopped meanwhile loses one piece of the wait, and not all of it. */
 enum { PIECES = 10, PIECE_MS = ERRAND_PATIENCE_MS / PIECES };
 
 void errand_init(struct errand *errand, mortise_host *host)

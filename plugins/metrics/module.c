@@ -54,8 +54,7 @@ static void copy_word(char *to, size_t size, const char *from)
     to[length] = '\0';
 }
 
-/* Copies the namespace as the value of a label: bytes that are not printable become \xNN, with the backslash
- * escaped. */
+/* Copies the namespace as the value of a label: bytes that are not printable become \xNN, with the backslash escaped. */
 static void copy_label(char *to, size_t size, const char *from)
 {
     size_t length = 0;
