@@ -264,7 +264,7 @@ static int leave(struct run *run, mortise_request request, const struct bounded_
         poll(&fd, 1, -1);
         mortise_dispatch(run->client);
     }
-    run_release(run, false, NULL); /* the grant may have come at the last moment; a lease may be NULL */
+    run_release(run, false, NULL); /* it may have come at the last moment; leases may be NULL */
     signals_held_back(run);
     return end->code;
 }
