@@ -99,6 +99,9 @@ bool all_held(mortise_lease **leases, size_t count);
 /* Asserts the status of a call on a lease whose client was closed. */
 void expect_spent(mortise_status status);
 mortise_info look(mortise_client *client, const char *name);
+/* Inspects until that reports this token; false: it never did. On ZooKeeper a holder writes the base of its token into its
+ * node, and does not wait until that is done. */
+bool soon_tells_token(mortise_client *client, const char *name, uint64_t token);
 mortise_stats stats_of(mortise_client *client);
 /* Polls until the state is reached. Returns false if that takes longer than timeout_ms. */
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);

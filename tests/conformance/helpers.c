@@ -154,6 +154,23 @@ mortise_info look(mortise_client *client, const char *name)
     return info;
 }
 
+struct expected {
+    mortise_client *client;
+    const char *name;
+    uint64_t token;
+};
+
+static bool tells_token(void *argument)
+{
+    const struct expected *expected = argument;
+    return look(expected->client, expected->name).token == expected->token;
+}
+
+bool soon_tells_token(mortise_client *client, const char *name, uint64_t token)
+{
+    return test_poll(tells_token, &(struct expected){client, name, token}, TEST_PATIENCE_MS);
+}
+
 mortise_stats stats_of(mortise_client *client)
 {
     mortise_stats stats = {.size = sizeof stats};

@@ -97,6 +97,7 @@ static void test_inspect(void)
         goto end;
     for (int i = 0; i < 3; i++)
         leases[i] = take_shared(clients[i], name, 60000, permits);
+    CU_ASSERT(soon_tells_token(clients[1], name, mortise_token(leases[0])));
     mortise_info info = look(clients[1], name);
     CU_ASSERT(info.held);
     CU_ASSERT_EQUAL(info.mode, MORTISE_SHARED);

@@ -20,7 +20,8 @@ static void hold_all(mortise_client *holder, mortise_client *other, const char *
             mortise_info info = look(other, names[i]);
             CU_ASSERT(info.held);
             CU_ASSERT_STRING_EQUAL(info.name, names[i]);
-            CU_ASSERT_EQUAL(info.token, mortise_token(leases[i]));
+            CU_ASSERT(info.token == mortise_token(leases[i]) ||
+                      soon_tells_token(other, names[i], mortise_token(leases[i])));
         }
     }
     for (size_t i = 0; i < count; i++)
