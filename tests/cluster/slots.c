@@ -340,25 +340,36 @@ void fleet_strand(struct fleet *fleet, int replica, bool stranded)
     }
 }
 
-/* The node alone speaks TLS on the bus. What is open must be closed; to close what is not open would end the server. */
-void fleet_isolate(struct fleet *fleet, int node, bool isolated)
+/* Closes the node's links on the bus, in both directions or, if `inbound`, those that others have made. What is not open must
+ * not be closed: that would end the server. */
+static void cut_links(struct fleet *fleet, int node, bool inbound)
 {
-    DO(fleet, node, "CONFIG SET tls-cluster %s", isolated ? "yes" : "no");
-    redisReply *links = isolated ? ask(&fleet->node[node], "CLUSTER LINKS") : NULL;
+    redisReply *links = ask(&fleet->node[node], "CLUSTER LINKS");
+    CHECK(links != NULL);
     for (size_t i = 0; links && i < links->elements; i++) {
         const redisReply *link = links->element[i]; /* "direction", it, "node", it, … */
-        if (CHECK(link->elements > 3))
+        if (CHECK(link->elements > 3) && (!inbound || strcmp(link->element[1]->str, "from") == 0))
             DO(fleet, node, "DEBUG CLUSTERLINK KILL %s %s", link->element[1]->str,
                link->element[3]->str);
     }
-    CHECK(!isolated || links != NULL);
     freeReplyObject(links);
+}
+
+/* The node alone speaks TLS on the bus, so no further link can be made. */
+void fleet_isolate(struct fleet *fleet, int node, bool isolated)
+{
+    DO(fleet, node, "CONFIG SET tls-cluster %s", isolated ? "yes" : "no");
+    if (isolated)
+        cut_links(fleet, node, false);
 }
 
 static bool is_elected(void *argument)
 {
     const struct follower *follower = argument;
     unsigned slot = (unsigned)(SLOTS * follower->master / MASTERS);
+    if (runs(follower->fleet,
+             follower->master)) /* a link that was new is listed with its first message */
+        cut_links(follower->fleet, follower->master, true);
     for (int i = 0; i < FLEET; i++)
         if (i != follower->master && runs(follower->fleet, i) &&
             slot_owner(follower->fleet, i, slot) != REPLICA(follower->master))
