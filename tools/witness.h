@@ -29,9 +29,11 @@
  *   no socket, and all claims ended*   | -             GONE                       -
  *   the witness ends                   | GONE          GONE                       GONE
  *
- *   *: A HELD slot counts for an hour longer than it says, because zookeeper keeps the claim for the session. A slot that is
- *   ASKED and has no end, or is half written, counts forever: the process may live, wait for years, and get the lock. So if a
- *   program calls exec while it waits for a lock, or while another thread writes a slot, its peer stays until the process ends.
+ *   *: The witness looks once a minute. A peer also stays if a slot was written since the last look: its process goes on
+ *   acquiring, and only holds nothing at this instant. A HELD slot counts for an hour longer than it says, because zookeeper
+ *   keeps the claim for the session. A slot that is ASKED and has no end, or is half written, counts forever: the process may
+ *   live, wait for years, and get the lock. So if a program calls exec while it waits for a lock, or while another thread
+ *   writes a slot, its peer stays until the process ends.
  *
  * What may go wrong:
  *   - The process dies before HELLO is read: HELLO, with pidfd and area, waits in the socket, and the pidfd is readable at once.
@@ -64,8 +66,9 @@
 bool claims_are_readable(int fd);
 /* The process is dead: copies the next slot from *index on whose claim has to be released. False: there is none left. */
 bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot);
-/* The process lives. True: if it died, there might be a claim to release. */
-bool claims_may_stand(int fd, int64_t now);
+/* The process lives. True: if it died, there might be a claim to release; or a slot was written since the last look, so the
+ * process goes on acquiring. *written is for the next look; 0 before the first. */
+bool claims_may_stand(int fd, int64_t now, uint64_t *written);
 
 /* ---- witness_hello.c: messages --------------------------------------------------------------------- */
 

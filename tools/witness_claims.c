@@ -62,13 +62,17 @@ static bool may_stand(const mortise_witness_slot *slot, int64_t now)
     return slot->state == MORTISE_WITNESS_ASKED && slot->ends_ns > now;
 }
 
-bool claims_may_stand(int fd, int64_t now)
+bool claims_may_stand(int fd, int64_t now, uint64_t *written)
 {
     static mortise_witness_slot slot;
     const uint32_t used = slots_used(fd);
+    uint64_t before = *written, sum = 0;
 
-    for (uint32_t index = 0; index < used && read_slot(fd, index, &slot); index++)
+    for (uint32_t index = 0; index < used && read_slot(fd, index, &slot); index++) {
         if (may_stand(&slot, now))
             return true;
-    return false;
+        sum += slot.sequence;
+    }
+    *written = sum;
+    return sum != before;
 }

@@ -49,6 +49,7 @@ struct peer {
     int64_t crash_delay_ms;
     struct grave *grave; /* DEAD, and the backend is open */
     uint32_t slot;       /* the next one */
+    uint64_t written;    /* for claims_may_stand() */
 };
 
 static struct server {
@@ -389,7 +390,7 @@ static void sweep_silent(int64_t now)
     server.sweep_ns = now + SWEEP_NS;
     for (struct peer *peer = server.peers[PEER_WATCHED], *next; peer != NULL; peer = next) {
         next = peer->next;
-        if (peer->socket < 0 && !claims_may_stand(peer->area, now))
+        if (peer->socket < 0 && !claims_may_stand(peer->area, now, &peer->written))
             peer_move(peer, PEER_GONE);
     }
 }
