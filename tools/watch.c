@@ -310,7 +310,7 @@ static int open_signals(bool in_place)
     }
     if (!in_place) {
         sigprocmask(SIG_UNBLOCK, &set, NULL); /* the parent may have blocked them */
-        setvbuf(stdout, NULL, _IOLBF, 0); /* so that writes to a pipe end with a line */
+        setvbuf(stdout, NULL, _IOLBF, 0);     /* so that writes to a pipe end with a line */
         return -1;
     }
     sigaddset(&set, SIGWINCH);

@@ -7,7 +7,8 @@
 #ifndef MORTISE_CORE_BASE_HIGH_FD_H
 #define MORTISE_CORE_BASE_HIGH_FD_H
 
-#define HIGH_FD 500    /* the first number; all are below FD_SETSIZE, because applications use select() */
+/* The first number. All are below FD_SETSIZE, because applications use select(). */
+#define HIGH_FD 500
 #define HIGH_TURNS 400 /* how many numbers there are, taken ones included; then they begin again */
 
 /* Returns the same descriptor with a high number, if the limit on descriptor numbers permits. -1 for -1. */

@@ -140,8 +140,7 @@ static void start_locked(void)
 {
     pthread_t thread;
     pthread_attr_t detached;
-    sigset_t all,
-        before; /* signals are for the application's threads; SIGPIPE must not end it */
+    sigset_t all, before; /* signals are for the application's threads; SIGPIPE must not end it */
     if (!written_ready)
         make_cond_locked();
     if (runs || (used == 0 && dropped == 0))

@@ -158,8 +158,7 @@ static bool close_stack(struct client *client, int64_t until_ns)
         return true;
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
-        stuck_ns =
-            until_ns; /* the driver has answered everything: its thread is only late */
+        stuck_ns = until_ns; /* the driver has answered everything: its thread is only late */
     bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
         clock_after_ms(clock_now(), STUCK_MS); /* that wait may have used up stuck_ns */

@@ -15,8 +15,9 @@ struct instance {
     mortise_host host;
     void *core;             /* the core's own (struct pump *), set by host_prepare */
     struct instance *above; /* the plugin that opened it, or NULL */
-    struct instance *next; /* the list begins with the instance that was opened last. They are closed in the order
-                              * of the list, so a module is closed before those below it */
+    /* The list begins with the instance that was opened last. They are closed in the order of the list, so a module is
+     * closed before those below it. */
+    struct instance *next;
     char *section;         /* "redis:old" */
     char *path;            /* the file it came from */
     void *library;         /* of dlopen */

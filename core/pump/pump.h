@@ -39,8 +39,9 @@
 struct sleeper {
     _Atomic uint32_t word; /* a futex: enum sleeper_word in wait.c */
     struct pump *pump;
-    bool aside;   /* never leads */
-    bool patient; /* lets another thread lead if one does or is expected to, unless it is expected itself */
+    bool aside; /* never leads */
+    /* Lets another thread lead if one does or is expected to, unless it is expected itself. */
+    bool patient;
     /* pump lock: */
     bool follows;                    /* it is among the followers */
     bool expected;                   /* its outcome is expected next */

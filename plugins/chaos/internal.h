@@ -73,7 +73,8 @@ struct fate {
     int64_t delay_ns, reply_delay_ns;
 };
 
-#define NOT_COMPLETED ((mortise_status)1) /* the status of a copy until host->complete sets another */
+/* The status of a copy until host->complete sets another. */
+#define NOT_COMPLETED ((mortise_status)1)
 
 enum stage {
     WAITING,  /* here, in the heap */

@@ -68,9 +68,9 @@ struct ring {
     /* `written` and `read` have cache lines of their own: each is written by one side and read by the other */
     _Alignas(64) _Atomic uint64_t written; /* by the producer: how many bytes, ever */
     uint64_t read_seen;                    /* the value of `read` when the producer last looked */
-    uint64_t dropping;                     /* events dropped since the last record; only for the producer */
-    _Atomic uint64_t dropped;              /* events dropped in all */
-    _Alignas(64) _Atomic uint64_t read;    /* by the consumer: how many bytes, ever */
+    uint64_t dropping;        /* events dropped since the last record; only for the producer */
+    _Atomic uint64_t dropped; /* events dropped in all */
+    _Alignas(64) _Atomic uint64_t read; /* by the consumer: how many bytes, ever */
 };
 
 bool ring_make(struct ring *ring, size_t size);

@@ -29,7 +29,7 @@ struct mpy_sink {
     mpy_sink *next; /* in the list of this process's sinks */
     mortise_client *client;
     mpy_slot *first, *last;
-    mpy_slot *given_up;        /* slots that are freed when the close is over, because it may still call back */
+    mpy_slot *given_up;        /* freed when the close is over, because it may still call back */
     struct wake wake;          /* raised: see mpy_sink_fd() */
     int fd;                    /* a duplicate of the client's descriptor, or -1 */
     bool dropped, ended, over; /* over: no callback of the library runs any more */
