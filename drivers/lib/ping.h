@@ -1,4 +1,4 @@
-/* ping.h - the line that answers a ping grows at its end: a driver adds what it finds, each " | risk: …" or " | note: …"
+/* ping.h - a driver appends its findings to the line that answers a ping, each as " | risk: …" or " | note: …"
  * (driver.h, MORTISE_OP_PING). */
 #ifndef MORTISE_LIB_PING_H
 #define MORTISE_LIB_PING_H
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What does not fit is cut off. op->buffer holds a text. */
+/* Cuts off what does not fit. op->buffer must hold a text already. */
 __attribute__((format(printf, 2, 3))) static inline void ping_add(const mortise_op *op,
                                                                   const char *format, ...)
 {
@@ -23,8 +23,8 @@ __attribute__((format(printf, 2, 3))) static inline void ping_add(const mortise_
     va_end(arguments);
 }
 
-/* How far a server's clock, by which claims end, is ahead of this host's. It need not be exact: a second is all that matters to
- * a reader of two logs. */
+/* How far a server's clock, by which claims end, is ahead of this host's. A second is exact enough for a reader who compares
+ * two logs. */
 static inline void ping_add_clock(const mortise_op *op, int64_t ahead_s)
 {
     if (ahead_s > 2 || ahead_s < -2)

@@ -1,5 +1,5 @@
-/* sigpipe.h - SIGPIPE is kept from the application while a client library writes: with TLS it writes by itself, and a broken
- * connection would end a program that has not asked for any of this. */
+/* sigpipe.h - keeps SIGPIPE from the application while a client library writes. With TLS, the library writes by itself, and
+ * a broken connection would end a program that does not expect this signal. */
 #ifndef MORTISE_LIB_SIGPIPE_H
 #define MORTISE_LIB_SIGPIPE_H
 
@@ -24,7 +24,7 @@ static inline void sigpipe_block(struct sigpipe *state)
     pthread_sigmask(SIG_BLOCK, &state->pipe, &state->before);
 }
 
-/* One that has come meanwhile is taken. Keeps errno. */
+/* Discards a SIGPIPE that has come meanwhile. Keeps errno. */
 static inline void sigpipe_restore(const struct sigpipe *state)
 {
     const struct timespec now = {0, 0};

@@ -10,8 +10,8 @@
 #define TCP_KEEPALIVE_IDLE_S 15
 #define TCP_KEEPALIVE_EVERY_S 5
 #define TCP_KEEPALIVE_TRIES 3
-/* While something that was sent is not acknowledged the kernel sends no keepalives, and would go on for a quarter of an hour: it
- * gives up after the same time then. */
+/* While sent data is not acknowledged, the kernel sends no keepalives and repeats the data for a quarter of an hour. With this
+ * option it gives up after the same time as with keepalives. */
 #define TCP_UNACKNOWLEDGED_MS                                                                      \
     (1000 * (TCP_KEEPALIVE_IDLE_S + TCP_KEEPALIVE_EVERY_S * TCP_KEEPALIVE_TRIES))
 

@@ -51,7 +51,7 @@ unsigned link_count_look_ups(const struct link *link)
     return count;
 }
 
-/* NULL: it is under way, and its answer serves this attempt; or there is no room. */
+/* NULL: the look-up of this name is under way, and its answer serves this attempt; or there is no room for another look-up. */
 static struct link_look_up *new_look_up(struct link *link)
 {
     struct link_look_up *free = NULL;
@@ -84,7 +84,7 @@ static void look_up_name(struct link *link)
 
 /* ---- at once ------------------------------------------------------------------------------------------ */
 
-/* A name may have several addresses, and each may be another server. */
+/* A name may have several addresses, and each may belong to another server. */
 static bool is_beside(const struct link *link)
 {
     return link->beside != NULL && link_is_up(link->beside) &&

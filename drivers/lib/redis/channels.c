@@ -1,5 +1,5 @@
-/* channels.c - the channels that a client is subscribed to: a table by the channel's text, since that is what messages
- * carry; and how long subscribing may fail before waiters ask instead. */
+/* channels.c - the channels that a client is subscribed to: a table by the channel's text, because messages carry that
+ * text; and how long subscribing may fail before waiters ask the server instead. */
 #include "channels.h"
 
 #include "text.h"
@@ -26,7 +26,7 @@ struct channel *channel_find_parts(struct channel *table, const struct key_parts
     return channel;
 }
 
-/* Takes the text over. */
+/* The table owns `text` from now on. */
 static struct channel *add(struct channel **table, size_t size, char *text, size_t text_len,
                            const char *name, size_t name_len)
 {

@@ -159,8 +159,8 @@ bool link_copy(struct link *link, const struct link *from, const struct link_cal
     return true;
 }
 
-/* Were the numbers different, or one call in the list twice, then each later reply would go to another request, which could take
- * it for a grant. That would be a defect of a driver: the connection breaks instead. */
+/* If the numbers differed, or one call were in the list twice, each later reply would go to the wrong request, which could take
+ * it for a grant. Only a defect of a driver can cause that, and then the connection is broken. */
 void link_call_end(struct link *link, struct link_call *call, unsigned replies)
 {
     if (link->put != replies || link->last_call == &call->next)

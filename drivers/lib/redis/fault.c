@@ -1,5 +1,5 @@
-/* fault.c - what went wrong with a server. Error replies are told apart by their first word, or by the word inside a script's
- * error. Messages name the server; they never carry arguments of commands, which may be secrets. */
+/* fault.c - what went wrong with a server. The first word of an error reply says what kind it is, or the word inside a
+ * script's error. Messages name the server; they never carry arguments of commands, which may be secrets. */
 #include "link.h"
 
 #include <ctype.h>
@@ -88,7 +88,7 @@ enum link_error link_error_of(const char *text, size_t length)
         memmem(text, length, "ACL failure in script: ", 23) != NULL) /* from Redis 7.2 on */
         return LINK_ERROR_NOPERM; /* of a command or key inside a script */
     /* before Redis 7 a script's error is inside: "ERR Error running script (call to f_…): @user_script:3:
-     * @user_script: 3: -OOM command not allowed …"; so is one after EXEC */
+     * @user_script: 3: -OOM command not allowed …"; so is an error after EXEC */
     const char *inner = text;
     while ((inner = memmem(inner, length - (size_t)(inner - text), ": -", 3)) != NULL) {
         inner += 3;
@@ -113,7 +113,7 @@ void link_fault_set(struct link_fault *fault, mortise_status status, bool retrya
     va_end(arguments);
 }
 
-/* Copies the printable part of a server's words, up to where it repeats what it was sent. */
+/* Copies the printable part of a server's text, up to where the server repeats what was sent to it. */
 static void copy_words(char *to, size_t size, const char *text, size_t length)
 {
     static const char echo[] = ", with args beginning with";

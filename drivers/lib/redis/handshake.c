@@ -1,9 +1,10 @@
 /* handshake.c - the first requests on a new connection. They say who we are (AUTH, SELECT, CLIENT SETNAME), and ask who the
- * server is (CLIENT ID, INFO: the id of the process). If an older connection to the same process broke, it is ended there
- * (CLIENT KILL ID), so that nothing in its buffers is executed later; see link.h. If only a primary will do, the server is asked
- * for its role and its time (ROLE, TIME). A Sentinel refuses some of this with errors; ROLE tells it apart.
+ * server is (CLIENT ID, INFO: the id of the process). If an older connection to the same process broke, CLIENT KILL ID ends it
+ * there, so that the server executes nothing in its buffers later; see link.h. If only a primary will do, the requests ask for
+ * the server's role and time (ROLE, TIME). A Sentinel refuses some of these requests with errors; its answer to ROLE identifies
+ * it.
  *
- * A server that refuses to tell, or to kill, does not fail the greeting: the past stays unsettled then. */
+ * If a server refuses to say who it is, or to kill the old connection, the greeting goes on, but the past stays unsettled. */
 #include "link.h"
 #include "text.h"
 
@@ -47,7 +48,7 @@ static void drop_past(struct link *link, unsigned which)
             (link->past_count - which) * sizeof(link->pasts[0]));
 }
 
-/* A past of this process that is there already could not be ended; then this one cannot be ended either. */
+/* If this process has a past already, that one could not be ended. Then the new one cannot be ended either. */
 void link_remember(struct link *link)
 {
     link->settled = false;
@@ -62,7 +63,7 @@ void link_remember(struct link *link)
     past->id = link->id;
 }
 
-/* A link to one server: the processes that it was connected to are gone. */
+/* If the link leads to one server only, the processes that it was connected to before are gone. */
 static void forget_others(struct link *link)
 {
     for (unsigned i = link->past_count; i-- > 0;)
@@ -193,7 +194,7 @@ static void fail(struct link *link, const redisReply *reply)
     }
 }
 
-/* Errors after which nothing works on this connection, or not now. */
+/* Errors after which nothing works on this connection, at least for now. */
 static bool is_hopeless(const redisReply *reply)
 {
     enum link_error error = link_error_of(reply->str, reply->len);
@@ -256,15 +257,15 @@ static bool is_before(const struct link *link, char major)
     return link->version[0] >= '0' && link->version[0] < major && link->version[1] == '.';
 }
 
-/* A node that hands over a slot answers ASK as soon as one of the keys is not there: the lock may be held there all the same, and the
- * other node would grant it once more. */
+/* Such a node, while it hands over a slot, answers ASK as soon as one of the keys is missing. The lock may still be held at
+ * this node, and the other node would grant it a second time. */
 static bool is_hasty(const struct link *link)
 {
     return is_before(link, '7') ||
            (strncmp(link->version, "7.0.", 4) == 0 && strtoul(link->version + 4, NULL, 10) < 3);
 }
 
-/* Before Redis 5 a script that has asked for the time must not write. */
+/* Before Redis 5, a script must not write after it has asked for the time. */
 static void check_version(struct link *link)
 {
     if (is_before(link, '5'))
@@ -297,7 +298,7 @@ static void greeted(struct link_call *call, unsigned index, redisReply *reply)
         link->ends->greeted(link, NULL);
 }
 
-/* link.c knows why, and goes on. */
+/* link.c knows why the connection was lost, and does the rest. */
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
     (void)call;

@@ -1,6 +1,6 @@
-/* keys.c - names of keys. A lock has the key `name`, as other programs expect. A key beside it must be in the same slot of
- * a cluster. The cluster hashes the part of a key between its first '{' and the next '}', or the whole key if there is no
- * such part or it is empty. So a key beside the lock has one of three forms:
+/* keys.c - names of keys. A lock has the key `name`, as other programs expect. A key beside the lock must be in the same
+ * slot of a cluster as the lock. The cluster hashes the part of a key between its first '{' and the next '}', or the whole
+ * key if there is no such part or it is empty. So a key beside the lock has one of three forms:
  *
  * | name                                        | key                            |
  * |---------------------------------------------|--------------------------------|
@@ -8,7 +8,7 @@
  * | has no tag and no '}'                       | "{name}:mortise:word"          |
  * | has no tag, but a '}': "}a", "a{}b"         | "{@@@@}:mortise:word:a{}b"     |
  *
- * The third kind of name cannot be in braces. Its tag is four letters of "@ABCDEFGHIJKLMNO" that have the slot of the
+ * A name of the third kind cannot stand in braces. Its tag is four letters of "@ABCDEFGHIJKLMNO" that have the slot of the
  * whole name. No two names have a key in common: the text after ":mortise:word:" is the name. */
 #include "keys.h"
 
@@ -81,9 +81,9 @@ unsigned key_slot(const char *name, size_t length)
     return find_tag(name, length, &tag, &tag_len) ? slot_of(tag, tag_len) : slot_of(name, length);
 }
 
-/* Four letters of '@' to 'O' that have the slot of `name`. A CRC is linear: to flip one of the four low bits of a letter
- * flips always the same bits of the slot. So for each bit of the slot there is a set of low bits that flips this bit
- * only: flips[bit], with the low bits of the last letter in the lowest four. */
+/* Four letters of '@' to 'O' that have the slot of `name`. A CRC is linear: flipping one of the four low bits of a
+ * letter always flips the same bits of the slot. So for each bit of the slot there is a set of low bits that flips only
+ * this bit: flips[bit], with the low bits of the last letter in the lowest four. */
 static void make_slot_tag(const char *name, size_t length, char tag[SLOT_TAG_LENGTH])
 {
     static const unsigned short flips[14] = {0x1afa, 0x06ed, 0x277b, 0x110c, 0x2a91,

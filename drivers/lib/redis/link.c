@@ -7,8 +7,8 @@
 
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
-#define LASTED_MS 1000 /* one that breaks earlier, and was of no use, counts as a failed attempt */
-#define IDLE_MS 1000   /* nothing was read for so long: is it still there? */
+#define LASTED_MS 1000 /* a useless connection that breaks earlier counts as a failed attempt */
+#define IDLE_MS 1000   /* after so long without input, check whether it is open */
 #define TLS_LOOK_MS 5  /* TLS may want to read before it can write: hiredis does not say which */
 
 static void begin_attempt(struct link *link);
@@ -85,7 +85,7 @@ static int64_t backoff_ns(struct link *link)
     return ns / 2 + (int64_t)(random % (uint64_t)(ns / 2 + 1));
 }
 
-/* From any state; calls are told, then the owner. */
+/* From any state. Tells the outstanding calls first, then the owner. */
 static void go_down(struct link *link, const struct link_fault *why)
 {
     struct link_fault fault = *why;
@@ -103,7 +103,7 @@ static void go_down(struct link *link, const struct link_fault *why)
         link_discard(link);
     close_connection(link);
     if (!was_up)
-        link_free_tls(link); /* the certificates may have been exchanged: they are read again */
+        link_free_tls(link); /* the certificate files may be new: read them again */
     lose_calls(link, &fault);
     if (link->callbacks->down != NULL)
         link->callbacks->down(link, link->owner, &fault);
@@ -122,7 +122,7 @@ void link_break(struct link *link, const struct link_fault *fault)
         go_down(link, fault);
         return;
     }
-    link->breaks = true; /* the reader is in use: when it is not */
+    link->breaks = true; /* the reader is in use: break it afterwards */
     link->why = *fault;
 }
 
@@ -149,7 +149,7 @@ static void break_text(struct link *link, const char *text)
     link_break(link, &fault);
 }
 
-/* Only what was said in greeting is outstanding, or nothing that is missed. */
+/* Use it only if nothing is outstanding but the greeting, or calls that nobody misses. */
 static void close_quietly(struct link *link)
 {
     close_connection(link);
@@ -165,7 +165,7 @@ void link_leave(struct link *link, const char *why)
         break_text(link, why);
     else if (link->state != LINK_SEEKING)
         close_quietly(link);
-    if (link->state != LINK_DOWN) /* it seeks anyway; or breaks when what was read has been told */
+    if (link->state != LINK_DOWN) /* it seeks anyway, or breaks after handing over its replies */
         return;
     link->failures = 0;
     link->due_ns = now_of(link);
@@ -232,7 +232,7 @@ static void begin_attempt(struct link *link)
         return;
     }
     link->state = LINK_SEEKING;
-    link->due_ns = MORTISE_NEVER; /* who was asked answers */
+    link->due_ns = MORTISE_NEVER; /* the callback answers */
     link->callbacks->seek(link, link->owner);
 }
 
@@ -332,7 +332,7 @@ void link_flush(struct link *link)
     if (n < 0) {
         int problem = errno;
         if (!link->reading)
-            read_replies(link); /* what was answered before it broke, and why it did */
+            read_replies(link); /* replies from before the break, and its reason */
         if (link->fd < 0)
             return;
         break_by_errno(link, "writing", problem != 0 ? problem : EPIPE);
@@ -345,7 +345,7 @@ void link_flush(struct link *link)
         out->done = out->length = 0;
 }
 
-/* Whole replies that came before the end count: a server that goes away in order answers first. */
+/* Whole replies that came before the end of the stream count, because a server that shuts down in order answers first. */
 static void read_replies(struct link *link)
 {
     struct link_fault fault = {.native = 0};
@@ -360,7 +360,7 @@ static void read_replies(struct link *link)
                        link->endpoint.text, reason);
         link->breaks = true;
         link->why = link->state == LINK_GREETING && link->greeting_failed
-                        ? link->greeting_fault /* it said why, and hung up */
+                        ? link->greeting_fault /* the server said why, and hung up */
                         : fault;
     }
     if (!link->breaks)
@@ -394,7 +394,7 @@ void link_awaits(struct link *link, bool answers)
         link->awaited_ns = now_of(link);
 }
 
-/* No answer by then: the connection is broken. */
+/* If there is no answer by then, the connection is broken. */
 static int64_t call_due_ns(const struct link *link)
 {
     int64_t sent_ns = link->first != NULL ? link->first->sent_ns : link->awaited_ns;

@@ -1,5 +1,5 @@
-/* link.h - one connection to one Redis server: connected by address, pipelined, non-blocking, made anew when it breaks. The
- * drivers that speak Redis build on it; it knows nothing of locks.
+/* link.h - one connection to one Redis server: connected by address, pipelined, non-blocking, and made again when it breaks.
+ * The drivers that speak Redis build on it; it knows nothing of locks.
  *
  *   link.c       the states below, timers, reading and writing
  *   address.c    the addresses of a name
@@ -20,44 +20,43 @@
  *                                                                                                      a replica now
  * (SEEKING only if there is a callback for it: callbacks->seek.)
  *
- * Calls may be made while it is UP, and are answered in order. When it breaks, each outstanding call is told once, and whether
- * any byte of it can have reached the server; then `down` is called.
+ * Calls may be made while it is UP, and are answered in order. When it breaks, `lost` is called once for each outstanding call,
+ * and says whether any byte of the call can have reached the server. Then `down` is called.
  *
- *   The reply is lost: its call is told LINK_LOST. What it asked may have been executed, or may be executed later: it may be
- *     in the old connection's buffers, in this kernel, on the way, or in the server's. So the next greeting ends the old
- *     connection in the server (CLIENT KILL ID, by the id that the server gave it) before anything else is asked. Only
- *     then, or if the server is another process by now (its run id), is the past `settled`: this server executes nothing
- *     of an older connection any more. What this kernel has not sent yet, or would send again, is discarded: the connection
- *     is reset.
- *   CLIENT KILL is not permitted, or not known: the past stays unsettled, and link_settled says so.
- *   The run id is another one: the id of the old connection may be somebody else's by now, so nobody is killed. The old process
- *     may live, because there are several servers, or the address leads elsewhere now, and may execute what it was sent. That
- *     changes its own data only, which a primary that is not its replica never sees. So the past is settled *here*. It
- *     is remembered for when this link comes back to that very process (`pasts`): then the old connection is ended there.
- *   The server restarts between the run id and the kill: then this connection is dead too, and its greeting fails.
- *   The server is stopped (SIGSTOP): the kernel accepts for it, and nothing is answered: connect_timeout ends the greeting,
- *     command_timeout a call; each breaks the connection.
- *   The network is cut: the same; while nothing is outstanding, TCP keepalive finds out. A connection for subscriptions has no
- *     calls: its owner says when an answer is outstanding (link_awaits). It may have lasted for long and is of no use all the
- *     same, so the next attempt has the backoff.
- *   An answer comes that no call asked for: replies are matched by order, so the connection is broken at once.
+ *   The reply is lost: its call gets LINK_LOST. The server may have executed the request, or may execute it later: the bytes
+ *     may be in a buffer of this kernel or of the server, or on the way. So the next greeting ends the old connection in the
+ *     server (CLIENT KILL ID, by the id that the server gave it) before it sends any other request. Only then, or if the server
+ *     is another process by now (its run id), is the past `settled`: this server executes nothing of an older connection any
+ *     more. The old connection is reset, so that this kernel discards what it has not sent yet or would send again.
+ *   The server does not permit or know CLIENT KILL: the past stays unsettled, and link_settled says so.
+ *   The run id is another one: another client may have the id of the old connection by now, so nobody is killed. The old
+ *     process may be alive, if there are several servers or the address leads elsewhere now, and may execute what it was sent.
+ *     That changes only its own data, which a primary that is not its replica never sees. So the past is settled *here*.
+ *     `pasts` remembers it: if this link comes back to that very process, the old connection is ended there.
+ *   The server restarts between the run id and the kill: this connection is dead too, and its greeting fails.
+ *   The server is stopped (SIGSTOP): the kernel accepts the connection for it, and nothing is answered. connect_timeout ends
+ *     the greeting, command_timeout ends a call; each breaks the connection.
+ *   The network is cut: the same. While nothing is outstanding, TCP keepalive notices the cut. A connection for subscriptions
+ *     has no calls: its owner says when an answer is outstanding (link_awaits). Such a connection is useless, however long it
+ *     lasted, so the next attempt has the backoff.
+ *   An answer comes that no call asked for: replies are matched by their order, so the connection is broken at once.
  *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read, and the connection is broken.
  *     Elements are counted when they are announced, so no memory is taken for a list that is too long. Bytes are counted
  *     as they come: a long text takes up to 16 MB before that.
- *   An answer has lists in lists, deeper than any that is asked for: likewise. From hiredis 1.0 on nothing else bounds the
- *     depth, and freeing a reply takes stack for each level.
+ *   An answer nests lists deeper than any that is asked for: likewise. From hiredis 1.0 on nothing else bounds the depth, and
+ *     freeing a reply takes stack for each level.
  *   Out of memory for a command: half a command must not be sent, so the connection is broken.
- *   The server closed an idle connection, and nobody was reading: link_look finds out before the next call.
- *   It becomes a replica while it is UP: READONLY. No further calls are made; the outstanding ones have their own answers, and
- *     then the link leaves. The next attempt seeks the primary, or looks the name up again, because another server may
- *     be behind the address by now. Attempts that find a replica have the backoff.
+ *   The server closed an idle connection while nobody was reading: link_look notices it before the next call.
+ *   It becomes a replica while it is UP: READONLY. No further calls are made; the outstanding ones still get their answers, and
+ *     then the link leaves this server. The next attempt seeks the primary, or looks the name up again, because another server
+ *     may be behind the address by now. Attempts that find a replica have the backoff.
  *   The server closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
  *   The resolver hangs: each look-up has its own thread, and the attempt ends by connect_timeout. A numeric address needs no look-up.
- *     The next attempt may have another name: that is looked up beside the first, and answers that come late for a name of an
+ *     If the next attempt has another name, that name is looked up at the same time, and late answers for the name of an
  *     earlier attempt are dropped. An attempt with the same name waits for the look-up that is under way. A link has room for
  *     LINK_LOOK_UPS names: if all of them hang, an attempt with one more name waits until one ends.
- *   The owner frees the link while a look-up is under way: the answer would come to freed memory. It must not, unless the
- *     instance is closed, because then nobody is told any more: see link_count_look_ups().
+ *   The owner frees the link while a look-up is under way: the answer would come to freed memory. So the owner may free it only
+ *     when the instance is closed, because from then on no answer is delivered: see link_count_look_ups().
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_LINK_H
@@ -78,13 +77,13 @@
 struct endpoint {
     char host[256]; /* or the path of a socket */
     char port[6];   /* "": host is a path */
-    char text[270]; /* for messages, and to tell two apart */
+    char text[270]; /* for messages, and to compare endpoints */
 };
 /* Reads one endpoint of the comma-separated list at *list and moves *list on; `port` is the default. False: *problem says what
  * is wrong. */
 bool endpoint_next(const char **list, const char *port, struct endpoint *endpoint,
                    const char **problem);
-/* Made of a host and a port as a server names them. False: they are none. */
+/* Makes an endpoint of a host and a port that a server has named. False: they are not valid. */
 bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, const char *port,
                   size_t port_len);
 
@@ -124,7 +123,7 @@ struct link_fault {
 };
 
 struct link;
-/* Makes a fault of an error reply; the connection goes on. */
+/* Makes a fault of an error reply. The connection stays open. */
 void link_fault_reply(const struct link *link, const redisReply *reply, struct link_fault *fault);
 enum link_error link_error_of(const char *text, size_t length);
 
@@ -135,27 +134,27 @@ enum link_loss {
     LINK_NOT_SENT /* not a byte was sent */
 };
 
-/* One or more commands that are sent together. The caller's own structure begins with it, and must stay until `replied`
- * was called for the last reply, or `lost`. Both may make further calls. */
+/* One or more commands that are sent together. The caller's own structure begins with it, and must exist until
+ * `replied` has been called for the last reply, or `lost` has been called. Both may make further calls. */
 struct link_call {
     struct link_call *next;
     unsigned expected, got; /* replies */
     uint64_t begins_at;     /* in the stream of this connection */
     int64_t sent_ns;        /* before it was handed to the transport */
-    /* Each reply in turn; index from 0. The reply is freed afterwards. */
+    /* Gets each reply in turn; index counts from 0. The reply is freed afterwards. */
     void (*replied)(struct link_call *call, unsigned index, redisReply *reply);
     void (*lost)(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
 };
 
 struct link_callbacks {
     void (*up)(struct link *link, void *owner);
-    /* An attempt has failed, or the connection broke (link->broke); if it had lasted, it is made anew at once. link_close does
-     * not call it. */
+    /* An attempt has failed, or the connection broke (link->broke). A connection that had lasted is made again at once.
+     * link_close does not call it. */
     void (*down)(struct link *link, void *owner, const struct link_fault *fault);
     /* If set, this is a connection for subscriptions: no calls are made, and every reply is pushed. */
     void (*push)(struct link *link, void *owner, redisReply *reply);
-    /* If set, it is asked before each attempt where the server is. It answers, at once or later, by link_found, with
-     * settings->endpoint as it is then, or by link_not_found. */
+    /* If set, it is called before each attempt to ask where the server is. The owner answers, at once or later, by
+     * link_found, with settings->endpoint as it is then, or by link_not_found. */
     void (*seek)(struct link *link, void *owner);
 };
 
@@ -166,8 +165,8 @@ struct link_settings {
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
     int64_t connect_timeout_ms, command_timeout_ms;
-    bool primary; /* a server that is no primary is refused, and left when it becomes a replica */
-    bool role_optional; /* a server that does not permit or know ROLE passes for a primary */
+    bool primary; /* refuse a server that is no primary, and leave one that becomes a replica */
+    bool role_optional; /* take a server that does not permit or know ROLE for a primary */
     bool
         any_of_cluster; /* so does every node of a cluster: the owner sees that it is `clustered` */
     bool
@@ -187,19 +186,19 @@ enum link_state {
 struct link_bytes {
     char *data;
     size_t length, capacity, done; /* done: already written */
-    bool failed;                   /* out of memory: what is there is not complete */
+    bool failed;                   /* out of memory: the bytes are not complete */
 };
 
 #define LINK_RUN_ID_SIZE 41
-#define LINK_PASTS 64 /* the oldest is forgotten, because its process is most likely to be gone */
+#define LINK_PASTS 64 /* the oldest is dropped: its process is most likely gone */
 
-/* A connection that broke, with requests in its buffers perhaps. */
+/* A connection that broke. Requests may still be in its buffers. */
 struct link_past {
     char run_id[LINK_RUN_ID_SIZE]; /* of the process that it was connected to */
     int64_t id;                    /* there; 0: it cannot be ended */
 };
 
-/* Of a name; its answer will come. */
+/* A look-up of a name, whose answer will come. */
 struct link_look_up {
     struct link *link;
     bool under_way;
@@ -238,19 +237,19 @@ struct link {
 
     int fd;                /* -1 */
     redisContext *context; /* wraps fd: reader and TLS */
-    bool blocked;          /* the kernel took not all: POLLOUT */
+    bool blocked;          /* the kernel did not take all bytes: POLLOUT */
     redisReplyObjectFunctions functions,
         plain;           /* the reader's, with our bounds; and hiredis's own */
     size_t elements;     /* announced by the reply that is being read, in all its arrays */
     size_t reply_bytes;  /* read since the last whole reply */
-    const char *refusal; /* it is beyond the bounds: which; or NULL */
+    const char *refusal; /* which bound the reply exceeds; or NULL */
     void *tls_context;   /* an SSL_CTX, or NULL: made by the next attempt with TLS */
     void *tls;           /* an SSL, or NULL */
     const char *tls_reason; /* of the first call that failed, as OpenSSL says it; or NULL */
     bool tls_pending;    /* TLS has something to write still */
-    bool reading;        /* replies are being told: if it breaks now, that is done afterwards: */
+    bool reading;        /* replies are being handed over: a break waits until afterwards: */
     bool breaks;
-    bool rejected; /* it is of no use, however long it lasted */
+    bool rejected; /* it is useless, however long it lasted */
     bool demoted;  /* it is a replica by now: to be left when all is answered */
     struct link_fault why;
     struct link_bytes out;
@@ -271,22 +270,22 @@ struct link {
     bool role_told;    /* it answers ROLE */
     bool is_replica;   /* the last greeting said so */
     bool clustered;    /* it says that it is a node of a cluster */
-    uint64_t clock_us; /* TIME as it was told (settings->primary); 0 unknown */
-    int64_t clock_ns;  /* when that was heard */
+    uint64_t clock_us; /* the answer to TIME (settings->primary); 0 unknown */
+    int64_t clock_ns;  /* when that answer came */
     struct link_past pasts[LINK_PASTS]; /* the oldest first; one for each process */
     unsigned past_count;
-    bool blind; /* there is one of a process that is not known */
+    bool blind; /* there is a past of an unknown process */
     bool settled;
 };
 
 void link_init(struct link *link, mortise_host *host, const struct link_settings *settings,
                const struct link_callbacks *callbacks, void *owner);
-/* Frees everything. The calls outstanding are told that they are lost; `down` is not called. */
+/* Frees everything. Calls `lost` for each outstanding call; does not call `down`. */
 void link_close(struct link *link);
 
-/* It should be UP: begins an attempt, now or after the backoff. */
+/* The link should be UP: begins an attempt, now or after the backoff. */
 void link_want(struct link *link);
-/* It need not be made anew when it breaks. An open connection stays. */
+/* The connection need not be made again when it breaks. An open one stays. */
 void link_unwant(struct link *link);
 static inline bool link_is_up(const struct link *link)
 {
@@ -294,26 +293,27 @@ static inline bool link_is_up(const struct link *link)
 }
 /* It is on its way up. */
 bool link_is_connecting(const struct link *link);
-/* Answers to callbacks->seek; nothing, if it is not asking. */
+/* The owner's answers to callbacks->seek. They do nothing if the link is not seeking. */
 void link_found(struct link *link);
 void link_not_found(struct link *link, const struct link_fault *fault);
-/* The server is elsewhere: the connection, or the attempt, is broken and made anew without a pause. */
+/* The server is elsewhere: breaks the connection or the attempt, and begins anew without a pause. */
 void link_leave(struct link *link, const char *why);
-/* Closes it and tells nobody, because no outstanding call changes anything. It may be wanted again. */
+/* Closes the connection and tells nobody; only if no outstanding call changes anything. The link may be wanted again later. */
 void link_rest(struct link *link);
-/* If the server has closed an idle connection meanwhile, breaks it now, while nothing is outstanding, and not by the next
- * call. Cheap unless it was idle for a while. */
+/* If the server has closed an idle connection, breaks it now, while nothing is outstanding; otherwise the next call would
+ * break it. Cheap unless the connection was idle for a while. */
 void link_look(struct link *link);
-/* Look-ups under way, also those of attempts that have ended. While there is one, the link must not be freed. */
+/* The number of look-ups under way, including those of attempts that have ended. The link must not be freed while there is
+ * one. */
 unsigned link_count_look_ups(const struct link *link);
 /* The server that it is connected to cannot execute any request of an earlier connection any more. */
 bool link_settled(const struct link *link);
 /* Breaks it: as if the server had closed it. */
 void link_break(struct link *link, const struct link_fault *fault);
-/* The same, and it counts as a failed attempt: the next one has the backoff. */
+/* The same, but it counts as a failed attempt, so the next one has the backoff. */
 void link_reject(struct link *link, const struct link_fault *fault);
 
-/* For interest and turn of the module. */
+/* For the module's functions `interest` and `turn`. */
 size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns);
 void link_turn(struct link *link, const struct pollfd *ready, size_t n);
 /* Hands the commands to the kernel. Call it once after a batch of calls. */
@@ -337,18 +337,18 @@ void link_parts(struct link *link, const struct link_part *parts, unsigned count
 void link_text(struct link *link, const char *text);
 void link_number(struct link *link, int64_t number);
 void link_call_end(struct link *link, struct link_call *call, unsigned replies);
-/* Instead of a call's commands: copies those of the last call on another link, if the bytes are the same. False: they are gone,
- * or there is no memory; nothing was put. */
+/* Instead of a call's commands: copies the bytes of the last call on another link, if they would be the same. False: these
+ * bytes are gone, or there is no memory; nothing was written. */
 bool link_copy(struct link *link, const struct link *from, const struct link_call *call);
-/* A push connection has no calls: commands are just sent. The owner says whether answers to them are still to come: after
- * command_timeout without any it is broken, as by link_reject. */
+/* A push connection has no calls: commands are just sent. The owner says whether answers to them are still to come. If
+ * none comes within command_timeout, the connection is broken as by link_reject. */
 void link_awaits(struct link *link, bool answers);
 
 void link_bytes_free(struct link_bytes *bytes);
 
 /* ---- inside (address.c, socket.c, handshake.c) ------------------------------------------------------------------ */
 
-/* What follows when a part of an attempt has ended: link.c hands it down, because the parts know nothing of link.c. */
+/* What follows when a part of an attempt has ended. link.c hands down this table, because the parts do not know link.c. */
 struct link_ends {
     void (*addressed)(struct link *link); /* `addresses` are known */
     void (*failed)(struct link *link);    /* `last` says why */
@@ -370,17 +370,17 @@ ssize_t link_write(struct link *link);
 int link_read(struct link *link);
 /* replies.c: hands over all whole replies that the reader has. If that breaks the link, `breaks` and `why` say so. */
 void link_tell_replies(struct link *link);
-/* Why TLS failed, where it did; else NULL. */
+/* Why TLS failed, or NULL if it did not. */
 const char *link_tls_reason(const struct link *link);
 /* Frees what the connections of the link share. */
 void link_free_tls(struct link *link);
 const char *link_tls_problem(const struct link_settings *settings);
 void link_greet(struct link *link);
-/* handshake.c: it was UP, and broke; requests may still be in its buffers. */
+/* handshake.c: the connection was UP, and broke; requests may still be in its buffers. */
 void link_remember(struct link *link);
 /* The value of "key:" in the text of INFO. */
 void link_info(const redisReply *reply, const char *key, char *to, size_t size);
-/* The same, of a value that is a number. -1: the server does not say. */
+/* The same, for a value that is a number. -1: the server does not report it. */
 int64_t link_info_number(const redisReply *reply, const char *key);
 void link_fault_set(struct link_fault *fault, mortise_status status, bool retryable, int native,
                     const char *format, ...) __attribute__((format(printf, 5, 6)));

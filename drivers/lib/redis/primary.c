@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATER_MAX_MS 500 /* so long after a claim the look waits for the others */
+#define LATER_MAX_MS 500 /* so long the look waits for the others after a claim */
 
 static void scout_up(struct link *link, void *owner);
 static void scout_down(struct link *link, void *owner, const struct link_fault *fault);
@@ -142,7 +142,7 @@ static void end_scouts(struct primary *primary)
     }
 }
 
-/* Only the subscription asked: is it another one now? */
+/* Only the subscription asked for this look: have the sentinels another primary now? */
 static void compare(struct primary *primary, const struct endpoint *endpoint)
 {
     if (strcmp(endpoint->text, primary->found.text) == 0)
@@ -164,7 +164,7 @@ static void tell_found(struct primary *primary, const struct scout *scout)
     primary->callbacks->found(primary->owner, &at);
 }
 
-/* Says why a sentinel does not help; counts those for which there is no room. */
+/* Adds the reason why a sentinel does not help, or counts it if there is no room for the text. */
 static void add_silent(struct primary *primary, size_t *used, size_t *left_out, const char *text)
 {
     size_t size = sizeof(primary->sentinels) - 40; /* room for the count */
@@ -175,7 +175,7 @@ static void add_silent(struct primary *primary, size_t *used, size_t *left_out, 
     *used += (size_t)snprintf(primary->sentinels + *used, size - *used, "; %s", text);
 }
 
-/* A ping may come while the next look is under way. */
+/* Kept, because a ping may come while the next look is under way. */
 static void note_sentinels(struct primary *primary)
 {
     size_t used, left_out = 0;
@@ -327,7 +327,7 @@ void primary_reasons(const struct primary *primary, const char *what, const char
         used += n > 0 ? (size_t)n : 0;
     }
     if (lasting != NULL && !told)
-        *fault = *lasting; /* a password, a certificate: it will not be found later either */
+        *fault = *lasting; /* a password or a certificate: a later look fails too */
     else
         link_fault_set(fault, MORTISE_UNREACHABLE, true, 0, "%s (%s)", what, text);
 }

@@ -1,5 +1,5 @@
-/* primary.h - which of several servers is the primary: by what each says of itself, or by what sentinels say. It knows links, and
- * nothing of locks.
+/* primary.h - which of several servers is the primary: by what each says of itself, or by what sentinels say. It knows links,
+ * but no locks.
  *
  *   primary.c    a look: asks all candidates at once, each on a connection of its own
  *   role.c       servers: ROLE and INFO replication, and which one is believed if two say "master"
@@ -10,25 +10,25 @@
  *                                    ▲                                                            │
  *                                    └────────── meanwhile told of a switch: once more ───────────┘
  *
- *   A candidate is dead: refused at once. It is stopped, or cut off: it says nothing, and the look waits for it no longer than
- *     a part of connect_timeout after the others' answers. None answers: connect_timeout.
+ *   A candidate is dead: refused at once. A stopped or cut-off candidate says nothing. The look waits for it only for a part of
+ *     connect_timeout after the others' answers. If none answers, the look ends after connect_timeout.
  *   A candidate is a replica, or a sentinel does not know the name: an answer, but no claim.
  *   No candidate claims to be the primary, because it has just died: not found. The link asks again, with its backoff.
  *   Two claim it: an old primary that was cut off, or came back after its successor was made. The successor is known by its
- *     history: its second replication id is the other's first one. Else the one that replicas follow; else the one that was
- *     ever replicated to, if the other never was. If nothing tells them apart neither is taken, because they may be servers
- *     that have nothing to do with each other. All clients come to the same end, because they go by what the servers
- *     say, not by what they saw before. This is no promise: only one of the two may be in reach. Sentinels are asked for
- *     the epoch, and the highest wins, so a sentinel that was cut off with the old primary is overruled.
- *   The server that was found is a replica by the time it is connected to, or never was a primary (a sentinel's late word): the
- *     link asks ROLE on the very connection that it will use (handshake.c), and seeks again.
+ *     history: its second replication id is the other's first one. Otherwise the one that replicas follow is taken; otherwise
+ *     the one that was ever replicated to, if the other never was. If nothing tells them apart, neither is taken, because they
+ *     may be unrelated servers. All clients come to the same result, because they judge by what the servers say, not by what
+ *     they saw before. This is no guarantee: a client may reach only one of the two. Sentinels are asked for the epoch, and the
+ *     highest wins, so a sentinel that was cut off with the old primary is overruled.
+ *   The server that was found is a replica by the time it is connected to, or never was a primary (a sentinel's answer may be
+ *     late): the link asks ROLE on the very connection that it will use (handshake.c), and seeks again.
  *   It becomes a replica later: READONLY at the next write, or +switch-master, or its connections are closed.
- *   It is cut off, but not from this client, and a successor is made: the subscription at a sentinel tells of it, if one is in
- *     reach. Otherwise the client stays with the old one until an answer fails. (With min_replicas, what the old one
- *     grants does not count then.)
- *   The subscription is refused (ACL): logged once. The connection stays, so that it is not made again and again; a switch is
- *     noticed when an answer of the old primary fails.
- *   The subscription breaks, or is not answered in time: it is made anew at the next sentinel. When it is in force all
+ *   It is cut off, but not from this client, and a successor is made: the subscription at a sentinel reports the successor, if
+ *     a sentinel is in reach. Otherwise the client stays with the old one until an answer fails. (With min_replicas, what the
+ *     old one grants does not count then.)
+ *   The subscription is refused (ACL): logged once. The connection stays open, so that it is not made again and again. A switch
+ *     is noticed when a request to the old primary fails.
+ *   The subscription breaks, or is not answered in time: it is made again at the next sentinel. When it is in force, all
  *     sentinels are asked once more, because a switch in between would be missed.
  *   The answers of an earlier look come late: each look makes its connections anew.
  *   The resolver hangs for one candidate: that candidate alone fails. */
@@ -47,14 +47,14 @@ struct primary;
 struct primary_callbacks {
     void (*found)(void *owner, const struct endpoint *endpoint);
     void (*not_found)(void *owner, const struct link_fault *fault);
-    /* Sentinels name another primary than the one that was found last. */
+    /* The sentinels name a primary other than the one that was found last. */
     void (*moved)(void *owner);
-    /* If set: instead of found and not_found, because a server is a node of a cluster. */
+    /* If set, it is called instead of found and not_found when a server is a node of a cluster. */
     void (*clustered)(void *owner);
 };
 
-/* Looks among the servers in the list or, if a sentinel_name is given, asks the sentinels in it. `like` is how to connect to
- * them; its texts must stay. NULL: *problem says why. */
+/* Looks among the servers in the list or, if a sentinel_name is given, asks the sentinels in it. `like` says how to connect
+ * to them; its texts must live as long as the result. NULL: *problem says why. */
 struct primary *primary_open(mortise_host *host, const char *list, const char *sentinel_name,
                              const struct link_settings *like,
                              const struct primary_callbacks *callbacks, void *owner,
@@ -66,7 +66,8 @@ bool primary_is_busy(const struct primary *primary);
 size_t primary_interest(const struct primary *primary, struct pollfd *fds, size_t capacity,
                         int64_t *due_ns);
 void primary_turn(struct primary *primary, const struct pollfd *ready, size_t n);
-/* By the last look: "; 2 of 3 sentinels know it", and for each other "; HOST: why". "" if servers are asked. */
+/* The result of the last look: "; 2 of 3 sentinels know it", and for each other sentinel "; HOST: why". "" if servers are
+ * asked. */
 const char *primary_sentinels(const struct primary *primary);
 size_t primary_sentinel_count(const struct primary *primary); /* that are named */
 void primary_close(struct primary *primary);
@@ -75,7 +76,7 @@ void primary_close(struct primary *primary);
 
 /* What a candidate says. */
 struct claim {
-    bool made; /* to be the primary; or to know it */
+    bool made; /* that it is the primary; a sentinel's: that it knows it */
     /* of a server */
     char run_id[LINK_RUN_ID_SIZE], history[LINK_RUN_ID_SIZE], history_before[LINK_RUN_ID_SIZE];
     unsigned replicas;
@@ -102,7 +103,7 @@ struct primary {
     mortise_host *host;
     const struct primary_callbacks *callbacks;
     void *owner;
-    char name[PRIMARY_NAME_MAX + 1]; /* that the sentinels know it by; "": servers are asked */
+    char name[PRIMARY_NAME_MAX + 1]; /* the primary's name at sentinels; "": servers are asked */
     bool looking, again, clustered;
     bool telling;    /* only the subscription asks */
     int64_t ends_ns; /* of this look */
@@ -115,7 +116,7 @@ struct primary {
     struct link_settings news_settings;
     size_t news_at;
     size_t refusals; /* Sentinels in a row that do not permit to subscribe */
-    bool deaf;       /* all of them; said once */
+    bool deaf;       /* none of them permits it; logged once */
 
     size_t count;
     struct scout scouts[]; /* count of them */
@@ -125,7 +126,7 @@ struct primary {
 void role_ask(struct scout *scout);
 /* A reply to it, by its index. */
 void role_take(struct scout *scout, unsigned index, const redisReply *reply);
-/* The one that is believed; NULL: none, *fault says why. */
+/* The server that is taken for the primary. NULL: none is; *fault says why. */
 const struct scout *role_choose(const struct primary *primary, struct link_fault *fault);
 
 /* sentinel.c */
@@ -133,9 +134,9 @@ void sentinel_open(struct primary *primary);
 void sentinel_ask(struct scout *scout);
 void sentinel_take(struct scout *scout, unsigned index, const redisReply *reply);
 const struct scout *sentinel_choose(const struct primary *primary, struct link_fault *fault);
-/* The subscription is in force, or told of a switch: all are asked again. */
+/* The subscription is in force, or has reported a switch: asks all sentinels again. */
 void primary_verify(struct primary *primary);
-/* "what (a: why; b: why)", of those that did not help. */
+/* Makes the fault "what (a: why; b: why)", with the candidates that did not help. */
 void primary_reasons(const struct primary *primary, const char *what, const char *no_claim,
                      struct link_fault *fault);
 

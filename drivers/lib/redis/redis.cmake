@@ -1,7 +1,8 @@
-# What the drivers that speak Redis have in common when they are built.
+# What the builds of the drivers that speak Redis have in common.
 
-# Scripts as C: their text without comments, and its SHA-1, by which the server knows them. Reads scripts/*.lua of
-# the folder that includes this; the line "-- include NAME" stands for scripts/include/NAME.lua of that folder, or of this.
+# Scripts as C: their text without comments, and its SHA-1, by which the server knows them. Reads scripts/*.lua of the
+# folder that includes this file. The line "-- include NAME" is replaced by scripts/include/NAME.lua of that folder or of
+# this one.
 file(GLOB scripts CONFIGURE_DEPENDS scripts/*.lua)
 file(GLOB parts CONFIGURE_DEPENDS scripts/include/*.lua "${CMAKE_CURRENT_LIST_DIR}/scripts/include/*.lua")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${parts})
@@ -42,7 +43,8 @@ enum script {
 file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/scripts.inc" CONTENT "@rows@" @ONLY)
 
 
-# mortise_redis_module(NAME): the module finds its scripts, and TLS where hiredis 1.0 brings a library for it.
+# mortise_redis_module(NAME): the module finds its scripts, and has TLS if hiredis 1.0 brings a library for
+# it.
 function(mortise_redis_module NAME)
     target_include_directories(module_${NAME} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}")
     pkg_check_modules(hiredis_ssl QUIET IMPORTED_TARGET hiredis_ssl)

@@ -1,5 +1,5 @@
-/* replies.c - hands what a server answers to the calls, in order, or to the callback of a connection for subscriptions. It reads
- * nothing and ends no connection: link.c does that afterwards. */
+/* replies.c - hands what a server answers to the calls, in order, or to the callback of a connection for subscriptions. It
+ * neither reads from the socket nor ends a connection: link.c does that afterwards. */
 #include "link.h"
 
 #include <stdlib.h>

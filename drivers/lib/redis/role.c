@@ -81,7 +81,7 @@ void role_take(struct scout *scout, unsigned index, const redisReply *reply)
 
 /* ---- two ---------------------------------------------------------------------------------------------------- */
 
-/* Its history began as the other's. */
+/* The history of `one` began as the history of the other. */
 static bool succeeds(const struct claim *one, const struct claim *other)
 {
     return other->history[0] != '\0' && strcmp(one->history_before, other->history) == 0;

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* For the server, a call of one key: the other keys are arguments, and a command of several keys is one for each. */
+/* To the server this is a call with one key: the other keys become arguments, and a command with several keys becomes one
+ * command for each key. */
 static const char as_one_key[] =
     "local KEYS, ARGV, call = {KEYS[1], unpack(ARGV, 1, %u)}, {unpack(ARGV, %u)}, redis.call\n"
     "local redis = setmetatable({call = function(verb, ...)\n"

@@ -13,15 +13,15 @@ struct link_script {
     const char *text;
 };
 
-/* Begins the command: the keys and the other arguments follow. True: it has the text of the script. `known`: this connection has
- * sent the text before. */
+/* Begins the command; the caller appends the keys and the other arguments. True: the command has the text of the script.
+ * `known`: this connection has sent the text before. */
 bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,
                  unsigned arguments);
 
-/* The same behind ASKING, where the slot is on its way: always with the text. The server that has the slot has said (ASK) that it
- * has none of these keys, and none will come into being there any more (before Redis 7.0.3 it says so if one is missing: such
- * clusters are refused). So each of them is here, or nowhere; but for a call of several keys this server wants them all to exist
- * (TRYAGAIN). */
+/* The same after ASKING, while the slot is on its way to this server; always with the text. The server that has the slot has
+ * said (ASK) that it has none of these keys, and no new one comes into being there. (Before Redis 7.0.3 it says so even if only
+ * one is missing, so such clusters are refused.) So each key is here or nowhere. But for a call with several keys, this server
+ * wants all of them to exist (TRYAGAIN). */
 void script_call_asking(struct link *link, const struct link_script *script, unsigned keys,
                         unsigned arguments);
 

@@ -1,5 +1,5 @@
-/* sentinel.c - what sentinels say: where the primary of a name is, in which epoch it became the primary, and, by a subscription
- * at one of them, that another one is the primary now. */
+/* sentinel.c - what sentinels say: where the primary of a name is, and in which epoch it became the primary. A subscription at
+ * one of them reports that another server is the primary now. */
 #include "primary.h"
 #include "text.h"
 
@@ -39,7 +39,7 @@ static void take_address(struct scout *scout, const redisReply *reply)
     scout->state = SCOUT_FAILED;
 }
 
-/* If it is refused, the epoch is 0, and any other sentinel's word counts for more. */
+/* If the sentinel refuses, the epoch is 0, so any other sentinel overrules it. */
 static void take_epoch(struct scout *scout, const redisReply *reply)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
@@ -100,7 +100,7 @@ const struct scout *sentinel_choose(const struct primary *primary, struct link_f
 
 /* ---- the subscription ----------------------------------------------------------------------------------------- */
 
-/* Each time at the next sentinel. */
+/* Each attempt is made at the next sentinel. */
 static void seek(struct link *link, void *owner)
 {
     struct primary *primary = owner;
@@ -131,7 +131,7 @@ static bool is_ours(const struct primary *primary, const redisReply *text)
            memcmp(text->str, primary->name, length) == 0 && text->str[length] == ' ';
 }
 
-/* Another Sentinel may permit it. Once all have refused in a row, the connection stays. */
+/* Another Sentinel may permit the subscription. Once all have refused in a row, the connection stays open. */
 static void refused(struct primary *primary, const redisReply *reply)
 {
     struct link_fault fault;

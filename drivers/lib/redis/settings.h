@@ -38,9 +38,9 @@
 /* Fills an error; returns the status. */
 mortise_status settings_explain(mortise_error *error, mortise_status status, const char *format,
                                 ...) __attribute__((format(printf, 3, 4)));
-/* Makes the name that CLIENT LIST shows of the note "host\npid\nprogram". */
+/* Makes the name that CLIENT LIST shows from the note "host\npid\nprogram". */
 void settings_name_client(struct link_settings *settings, const char *note);
-/* User, password and TLS of this section fit together, and this build can do it. */
+/* Checks that user, password and TLS of this section fit together, and that this build has TLS if it is asked for. */
 mortise_status settings_check(const struct link_settings *settings, const char *section,
                               mortise_error *error);
 

@@ -8,7 +8,7 @@
 
 /* ---- redirects ------------------------------------------------------------------------------------------ */
 
-/* "host:port", where the host may have colons, or be empty or "?": then it is that of `from`. */
+/* "host:port". The host may have colons. If it is empty or "?", it is the host of `from`. */
 static bool read_address(const char *text, size_t length, const struct endpoint *from,
                          struct endpoint *to)
 {

@@ -1,10 +1,11 @@
-/* socket.c - a socket to one address, and what is around it: hiredis's context, whose reader takes replies apart, and TLS if
- * hiredis has it (1.0 and later, with its own SSL layer; the certificate is checked against the server's name).
+/* socket.c - a socket to one address, with hiredis's context, whose reader parses replies, and with TLS if hiredis has it (1.0
+ * and later, with its own SSL layer; the certificate is checked against the server's name).
  *
- * Plain bytes are written with MSG_NOSIGNAL. TLS writes by itself, so this thread blocks SIGPIPE meanwhile.
+ * Plain bytes are written with MSG_NOSIGNAL. The TLS library writes by itself, so this thread blocks SIGPIPE meanwhile.
  *
- * The program may close the descriptor by mistake, and have a socket of its own under the number, which may block. So plain
- * bytes are sent and received with MSG_DONTWAIT; read(2) would also take bytes out of a pipe. TLS does what its library does. */
+ * The program may close the descriptor by mistake, and then have a socket of its own under that number, which may block. So
+ * plain bytes are sent and received with MSG_DONTWAIT; read(2) would also take bytes out of a pipe. The TLS library is not
+ * guarded in this way. */
 #include "../tcp.h"
 #include "link.h"
 
@@ -17,8 +18,8 @@
 #include <unistd.h>
 
 #define READ_SIZE (16 << 10)
-#define ELEMENTS_MAX (1 << 20) /* of one reply, nested ones too: no sane answer has as many */
-#define REPLY_MAX (16 << 20)   /* bytes of one: a page of a list has some hundred kilobytes */
+#define ELEMENTS_MAX (1 << 20) /* in one reply, nested ones too: more than any sane answer has */
+#define REPLY_MAX (16 << 20)   /* bytes of one reply: a page of a list has some hundred kilobytes */
 #define DEPTH_MAX 6            /* lists in lists: ROLE has three */
 
 int link_socket(const struct link *link)
@@ -49,7 +50,7 @@ static int fail_context(redisContext *context, int error, const char *text)
     return REDIS_ERR;
 }
 
-/* As redisBufferRead(), which uses read(2). */
+/* Does what redisBufferRead() does, but without read(2). */
 static int read_plain(struct link *link)
 {
     redisContext *context = link->context;
@@ -135,8 +136,9 @@ static SSL *new_tls(struct link *link)
 }
 
 /* Runs a function that reads or writes through TLS, and keeps SIGPIPE and errors from the application. OpenSSL has one queue of
- * errors for all that a thread does: with an old one in it, of another connection or of the application, hiredis takes "there is
- * nothing to read yet" for a broken connection; and so would the application, with one of ours. Keeps errno. */
+ * errors for all that a thread does. If it contains an old error, of another connection or of the application, hiredis takes
+ * "there is nothing to read yet" for a broken connection. An error that we left there would do the same to the application.
+ * Keeps errno. */
 static int run_tls(struct link *link, int (*run)(redisContext *context, void *argument),
                    void *argument)
 {
@@ -177,13 +179,13 @@ static bool wrap_tls(struct link *link, struct link_fault *fault)
     link->tls = ssl;
     if (ssl == NULL)
         ERR_error_string_n(ERR_get_error(), reason, sizeof(reason));
-    ERR_clear_error(); /* also what the system's certificates left */
+    ERR_clear_error(); /* also errors from the system's certificates */
     if (ssl != NULL && run_tls(link, begin_tls, ssl) == REDIS_OK)
         return true;
     link_fault_set(fault, MORTISE_BACKEND, ssl != NULL, 0, "%s: TLS: %s", link->endpoint.text,
                    ssl == NULL ? reason : link->context->errstr);
     if (ssl != NULL)
-        SSL_free(ssl); /* it is the context's only after a success */
+        SSL_free(ssl); /* the context owns it only after a success */
     link->tls = NULL;
     return false;
 }
@@ -267,7 +269,7 @@ static int read_more(struct link *link)
 #if HIREDIS_MAJOR >= 1
 typedef size_t count_of_elements;
 #else
-typedef int count_of_elements; /* and hiredis itself knows no bound */
+typedef int count_of_elements; /* and hiredis itself has no bound */
 #endif
 
 static const char *const too_large = "an answer that is too large";
@@ -280,7 +282,7 @@ static bool is_too_deep(const redisReadTask *task)
     return depth > DEPTH_MAX;
 }
 
-/* hiredis would allocate the pointers at once, and freeing them takes the pump a second for a hundred million. */
+/* hiredis would allocate all pointers at once, and freeing a hundred million of them keeps the pump busy for a second. */
 static void *create_array(const redisReadTask *task, count_of_elements elements)
 {
     struct link *link = task->privdata;

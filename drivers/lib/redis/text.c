@@ -1,4 +1,4 @@
-/* text.c - texts: what a server answers, taken apart; and the line that says why an op failed. */
+/* text.c - takes a server's answers apart, and makes the line that says why an op failed. */
 #include "text.h"
 
 #include <string.h>

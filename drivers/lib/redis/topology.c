@@ -132,7 +132,7 @@ int topology_index(struct topology *topology, const struct endpoint *at)
     return i;
 }
 
-/* The only one that changes the owner of a slot. server: TOPOLOGY_SERVERS for nobody. */
+/* Only this function changes the owner of a slot. server TOPOLOGY_SERVERS: nobody owns it. */
 static bool give(struct topology *topology, unsigned slot, unsigned server)
 {
     unsigned before = topology->slot[slot];
@@ -165,7 +165,7 @@ static void add_replicas(struct topology *topology, const redisReply *range,
             add_candidate(topology, &at, TOPOLOGY_CANDIDATES - topology->seed_count);
 }
 
-/* True: a slot has another owner than before. */
+/* True: at least one slot has a new owner. */
 static bool take_map(struct topology *topology, const redisReply *reply,
                      const struct endpoint *from)
 {
@@ -213,7 +213,8 @@ static struct map_scout *find_scout(struct topology *topology)
     return found;
 }
 
-/* The next that was not asked in this look; there is one. If the resolver is slow, numeric addresses come first. */
+/* The next candidate that was not asked in this look; there must be one. If the resolver is slow, numeric addresses come
+ * first. */
 static size_t choose(const struct topology *topology)
 {
     struct sockaddr_storage address;
@@ -260,7 +261,7 @@ static bool anybody_asks(const struct topology *topology)
     return false;
 }
 
-/* The only one that changes the state. */
+/* Only this function changes the state. */
 static void set_state(struct topology *topology, enum topology_state state)
 {
     int64_t now = now_of(topology);
@@ -319,7 +320,7 @@ static void fail_look(struct topology *topology)
 {
     struct link_fault fault = topology->fault;
     topology->epoch = 0;
-    topology->next += topology->asked > 0 ? topology->asked - 1 : 0; /* those were asked */
+    topology->next += topology->asked > 0 ? topology->asked - 1 : 0; /* these were asked already */
     end_look(topology, false);
     topology->callbacks->looked(topology->owner, &fault);
 }

@@ -1,4 +1,4 @@
-/* topology.h - which server of a Redis Cluster has which slot: the slot map, and how it is read. It knows nothing of locks.
+/* topology.h - which server of a Redis Cluster has which slot: the slot map, and how it is read. It does not know locks.
  *
  * The map is read with CLUSTER SLOTS from any node of the cluster, on a connection of its own (a *scout*), which is closed
  * again. A MOVED reply changes one slot of the map at once, without a look.
@@ -18,10 +18,10 @@
  *   A server is frozen or cut off: the next one is asked after HEDGE_MS. At most TOPOLOGY_SCOUTS ask at the same time.
  *   The resolver hangs: a scout that waits for it asks nobody. While TOPOLOGY_SCOUTS - 1 look-ups are under way, also those of
  *     earlier looks, candidates with numeric addresses are asked first: a scout is left for them.
- *   A server's map is old, because it is cut off from the others: the cluster's epoch (CLUSTER INFO), as it knows it, is below the one
- *     that this client has seen. Then the next server is asked. If all are so, the cluster was made anew: the look fails, and the
- *     next one believes them. Where the user may not ask for the epoch, such a map sends requests to a server that answers MOVED
- *     or CLUSTERDOWN, and the map is read again, from the next server in turn.
+ *   A server that is cut off from the others has an old map: the cluster's epoch that it reports (CLUSTER INFO) is below the
+ *     one that this client has seen. Then the next server is asked. If all servers report such an epoch, the cluster was made
+ *     anew: the look fails, and the next one believes them. If the user may not ask for the epoch, requests go by the old map
+ *     to a server that answers MOVED or CLUSTERDOWN, and the map is read again, from the next server in turn.
  *   The answer is older than a MOVED that came during the look: the request is redirected once more, and one more look follows.
  *   All servers of the map are gone: the servers of the configuration are asked too.
  *   Servers come and go with new addresses, for years: see topology_index().
@@ -37,16 +37,17 @@
 #define TOPOLOGY_CANDIDATES 64
 
 struct topology_callbacks {
-    /* A slot has another owner. */
+    /* At least one slot has a new owner. */
     void (*changed)(void *owner);
-    /* A look has ended. fault: NULL, or why no server tells; then nothing is asked until it is wanted again. */
+    /* A look has ended. fault: NULL, or why no server has given the map; then no server is asked until the map is wanted
+     * again. */
     void (*looked)(void *owner, const struct link_fault *fault);
 };
 
 struct topology_server {
     struct endpoint at;
-    unsigned slots; /* that it has; 0: it is no master, as far as the map says */
-    bool kept;      /* the owner has something at it: its index stays */
+    unsigned slots; /* that it has; 0: the map does not show it as a master */
+    bool kept;      /* the owner still uses it: its index stays */
     uint64_t named; /* in this look */
 };
 
@@ -58,7 +59,7 @@ struct map_scout {
     struct link_call call;
     struct topology *topology;
     bool asks;
-    uint64_t epoch; /* as this server knows it; 0: it does not say */
+    uint64_t epoch; /* that this server reports; 0: none */
 };
 
 struct topology {
@@ -86,34 +87,34 @@ struct topology {
     struct topology_server servers[TOPOLOGY_SERVERS];
 };
 
-/* `list`: servers to begin with. Asks nothing yet. NULL: *problem says why. */
+/* `list`: servers to begin with. Asks no server yet. NULL: *problem says why. */
 struct topology *topology_open(mortise_host *host, const char *list,
                                const struct link_settings *like,
                                const struct topology_callbacks *callbacks, void *owner,
                                const char **problem);
 void topology_close(struct topology *topology);
 
-/* The map may be old: it is read as soon as the pause permits. */
+/* The map may be old: reads it as soon as the pause permits. */
 void topology_want(struct topology *topology);
-/* The map is read at once. Returns the number of a look that begins from now on: it has ended when `looked` is called while
- * `begun` is not below that number. */
+/* Reads the map at once. Returns the number of a look that begins after this call. That look has ended when `looked` is
+ * called while `begun` is at least that number. */
 uint64_t topology_read(struct topology *topology);
-/* The index of the owner of the slot; or -1. */
+/* The index of the slot's owner; -1: nobody has the slot. */
 int topology_owner(const struct topology *topology, unsigned slot);
-/* The index of a server, which is added if it is new, in place of one that has no slots and is not kept if there is no room;
- * -1: there are too many. */
+/* The index of a server. Adds a new server; if there is no room, it replaces one that has no slots and is not kept. -1:
+ * there are too many. */
 int topology_index(struct topology *topology, const struct endpoint *at);
-/* Whether it is an answer to CLUSTER SLOTS: ranges of {first slot, last slot, master, replica …}. */
+/* Whether the reply is an answer to CLUSTER SLOTS: ranges of {first slot, last slot, master, replica …}. */
 bool topology_is_map(const redisReply *reply);
-/* Reads a server of a range, {host, port, …}, that a server at `from` answered. False: it has no address. */
+/* Reads a server of a range, {host, port, …}, from the answer of the server at `from`. False: it has no address. */
 bool topology_read_server(const redisReply *reply, const struct endpoint *from,
                           struct endpoint *at);
-/* It has no port without TLS (or none with it, where that is used): port 0. */
+/* The server has port 0: it has no port for this kind of connection, with or without TLS. */
 bool topology_is_portless(const redisReply *server);
-/* Reads "MOVED 3999 127.0.0.1:6381", or ASK, that a server at `from` answered. False: it makes no sense. */
+/* Reads "MOVED 3999 127.0.0.1:6381", or ASK, from the answer of the server at `from`. False: it makes no sense. */
 bool topology_read_redirect(const redisReply *reply, const struct endpoint *from, unsigned *slot,
                             struct endpoint *to);
-/* The slot is at this server. */
+/* Notes that the slot is at this server. */
 void topology_moved(struct topology *topology, unsigned slot, int server);
 
 size_t topology_interest(const struct topology *topology, struct pollfd *fds, size_t capacity,

@@ -1,7 +1,6 @@
--- Renews many locks, each where it is still under its grant; never shortens one.
--- KEYS: locks. ARGV: for each grant, ttl (ms).
--- For each a digit: 2 renewed, 1 another's, 0 gone, 3 it cannot be told.
--- Redis before version 7 does not know "gt". It is tried once a call, because the other way takes one more command for each lock.
+-- Renews each lock of a list that is still held under its grant; never shortens one. KEYS: locks. ARGV: for each grant, ttl
+-- (ms). Returns a digit for each: 2 renewed, 1 another's, 0 gone, 3 unknown. Redis before version 7 does not know "gt". It is
+-- tried once a call, because the other way takes one more command for each lock.
 local out, call, pcall, keys, argv, gt = {}, redis.call, redis.pcall, KEYS, ARGV, true
 for i = 1, #keys do
     local held, ttl = pcall('getrange', keys[i], '0', '31'), argv[2 * i]
