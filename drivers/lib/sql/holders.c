@@ -64,7 +64,7 @@ void holders_begin(struct rowlease_row *row, uint32_t permits)
 
 /* ---- the holders ------------------------------------------------------------------------------- */
 
-/* The size of the holder that begins there; 0: there is none, or it makes no sense. */
+/* The size of the holder that begins at that offset; 0: there is none, or its bytes make no sense. */
 static size_t size_at(const struct rowlease_row *row, size_t at)
 {
     if (at + NOTE_AT > row->grants_len)
@@ -112,7 +112,7 @@ bool holders_empty(const struct rowlease_row *row)
     return row->grants_len == HEAD_SIZE;
 }
 
-/* Where the holder with this grant begins; 0: it is not there. */
+/* The offset of the holder with this grant; 0: there is none. */
 static size_t place_of(const struct rowlease_row *row, const mortise_grant_id *grant)
 {
     struct holder holder;

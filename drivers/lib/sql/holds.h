@@ -6,13 +6,13 @@
 #include "rowlease.h"
 
 size_t hold_count(const struct rowlease_row *row);
-size_t hold_size(const struct rowlease_row *row); /* of each, in bytes */
+size_t hold_size(const struct rowlease_row *row); /* of each grant, in bytes */
 int64_t hold_expiry(const struct rowlease_row *row, size_t i);
 void hold_set_expiry(struct rowlease_row *row, size_t i, int64_t expires_us);
-/* The index of a grant, live or not; hold_count() if it is not there. */
+/* The index of a grant, live or expired; hold_count() if there is none. */
 size_t hold_find(const struct rowlease_row *row, const mortise_grant_id *grant);
 void hold_remove(struct rowlease_row *row, size_t i);
-/* Drops the holds of an owner's row that have expired, and sets the row's expiry to the last of the others'. */
+/* Drops the expired holds of an owner's row, and sets the row's expiry to the latest of the remaining ones. */
 void holds_settle(struct rowlease_row *row, int64_t now_us);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The name of an owner who gave none: the grant id in hex, as mortise_owner() tells the holder. */
+/* The name of a holder without an owner: the grant id in hex, which mortise_owner() returns to that holder. */
 static void unnamed_owner(const unsigned char *grant, char *text)
 {
     static const char digits[] = "0123456789abcdef";

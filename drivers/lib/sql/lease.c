@@ -1,10 +1,10 @@
 /* lease.c - acquire, renew and release. The common case is one statement (TAKE, EXTEND, GIVE), which does in SQL what
- * rowlease.c does in C. If that touches no row, or the dialect has none, the row is read; rowlease.c says what becomes of
- * it.
+ * rowlease.c does in C. If that statement touches no row, or the dialect has no such statement, the row is read, and
+ * rowlease.c says how it changes.
  *
- * DEADLINES. A claim that one statement makes ends, by the server's clock, a ttl after that statement read the clock. It was
- * sent before, so for its holder the claim counts from the sending. A claim made by READ and WRITE ends a ttl after the
- * clock that the READ brought: it counts from the sending of the READ. */
+ * DEADLINES. A claim that one statement makes ends, by the server's clock, a ttl after that statement read the clock. The
+ * statement was sent before that, so for its holder the claim counts from the sending. A claim made by READ and WRITE ends a
+ * ttl after the server's clock in the result of the READ, so it counts from the sending of the READ. */
 #include "lease.h"
 
 #include "request.h"
@@ -14,16 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How soon a waiter that cannot be notified looks. The first looks come sooner, because most locks are held for a moment. */
+/* How soon a waiter that cannot be notified polls ("looks"). The first looks come sooner, because most locks are held for a
+ * moment. */
 #define POLL_MS 100
-#define POLL_STEPS 3 /* doublings of it */
-#define POLL_LOOKS 4 /* between two of them */
+#define POLL_STEPS 3 /* doublings of POLL_MS */
+#define POLL_LOOKS 4 /* looks between two doublings */
 #define SOON_MS 20   /* doubled after each of the first looks */
 #define SOON_LOOKS 3
 #define SOON_MOVES 32                    /* about five seconds */
-#define HASTE_MS (POLL_MS << POLL_STEPS) /* the shortest pause of those that look least often */
+#define HASTE_MS (POLL_MS << POLL_STEPS) /* the shortest of the longest pauses */
 #define LOOKS_NEAR 8                     /* places that a name may have */
-#define GONE_MS 5000 /* a look that is so late does not come: its caller has mostly given up */
+#define GONE_MS 5000 /* a look that is so late will not come: most callers have given up */
 
 static bool waits(const mortise_op *op)
 {
@@ -50,7 +51,7 @@ static struct sql_looks *looks_place(struct sql_locks *locks, uint64_t hash, siz
     return &locks->looks[(hash + i) % SQL_LOOKS_MAX];
 }
 
-/* NULL: nobody waits for that name, or it has no place. */
+/* NULL: nobody waits for that name, or the name has no place in the table. */
 static struct sql_looks *looks_find(struct sql_locks *locks, const mortise_op *op)
 {
     uint64_t hash = hash_of(op);
@@ -60,8 +61,8 @@ static struct sql_looks *looks_find(struct sql_locks *locks, const mortise_op *o
     return NULL;
 }
 
-/* Found or made. A name that is waited for is not pushed out by another one: each of them would begin anew all the time. NULL: no place
- * is left. */
+/* Finds or makes the name's place. A name that callers wait for keeps its place; otherwise two names would push each other out,
+ * and both would begin anew all the time. NULL: no place is left. */
 static struct sql_looks *looks_make(struct sql_locks *locks, const mortise_op *op)
 {
     struct sql_looks *looks = looks_find(locks, op);
@@ -79,7 +80,8 @@ static struct sql_looks *looks_make(struct sql_locks *locks, const mortise_op *o
     return NULL;
 }
 
-/* It looked in vain lately. Then READ comes first: as long as the name is held, that is one statement instead of two. */
+/* Whether a caller looked in vain lately. Then READ comes first, because it takes one statement instead of two while the
+ * name is held. */
 static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
 {
     if (!locks->looking || op->kind != MORTISE_OP_ACQUIRE || !waits(op))
@@ -89,12 +91,13 @@ static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
            locks->host->now(locks->host) - looks->last_ns <= 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS;
 }
 
-/* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
- * server. After a pause of some seconds, or a grant, it begins anew. After a look that finds that the name has changed hands (a new
- * version; a renewal makes none), the pause is at most 200 ms: the name is free for moments only, and whoever looks every 1.6 s starves
- * beside those that have just had it, which look soon. In a crowd that is so large that each waits for long, 400 ms; and so it is
- * for a name that has no place, always. (If the dialect never notifies, the core asks after 125 to 250 ms at the latest. locks_look_due()
- * keeps to the pause nevertheless, but not for a name that has no place.) */
+/* Waiters that cannot be notified look again by themselves: soon at first, then less and less often, because a thousand of them
+ * load the server. After a pause of some seconds, or a grant, the pauses begin anew. If a look finds that the name has changed
+ * hands (a new version; a renewal makes none), the pause is at most 200 ms. Such a name is free for moments only, and a caller
+ * that looks every 1.6 s would starve beside those that have just had it, which look soon. If the crowd is so large that each
+ * caller waits for long, the pause is at most 400 ms. For a name without a place it is always that. (If the dialect never
+ * notifies, the core asks after 125 to 250 ms at the latest. locks_look_due() keeps to the longer pause nevertheless, but not
+ * for a name without a place.) */
 static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op, int64_t version)
 {
     struct sql_looks *looks = looks_make(locks, op);
@@ -126,7 +129,7 @@ bool locks_looks_again(const struct sql_request *request)
 
 int64_t locks_look_due(const struct sql_request *request)
 {
-    /* what others found, who have given up, is no reason to keep a new caller: the name may be free by now */
+    /* a new caller does not wait because of what earlier callers found: the name may be free by now */
     if (!locks_looks_again(request) || !expects_busy(request->locks, request->op))
         return 0;
     return looks_find(request->locks, request->op)->due_ns;
@@ -139,10 +142,11 @@ static void look_anew(struct sql_locks *locks, const mortise_op *op)
         looks->count = looks->moves = 0;
 }
 
-/* This client has just freed the name. If its own next look is far away, because the name was held for long, it comes sooner: the name
- * would be free, and this client, which knows that, would sleep. But not so soon that those of other clients, who look as seldom,
- * found it taken again nearly always; and what is due soon anyway is left alone. A look that pauses already keeps to what was known
- * when it began to: another caller may have been granted the name meanwhile, and then the place says nothing of it. */
+/* This client has just freed the name. If its own next look is far away, because the name was held for long, the look comes
+ * sooner: otherwise this client would sleep although it knows that the name is free. But it must not come so soon that other
+ * clients, which look as seldom, nearly always find the name taken again. A look that is due soon anyway is left alone. A look
+ * that pauses already was planned with what was known when its pause began: another caller may have been granted the name
+ * meanwhile, and then the place says nothing about that look. */
 static void look_soon(struct sql_locks *locks, const mortise_op *op)
 {
     if (!locks->looking)
@@ -159,7 +163,7 @@ static void look_soon(struct sql_locks *locks, const mortise_op *op)
 
 /* ---- acquire ----------------------------------------------------------------------------------- */
 
-/* The list of waiters may hold this client, or is to: then the name remembers that. */
+/* If the list of waiters may contain this client, or is to contain it, the name remembers that. */
 static bool know_name(struct sql_request *request, bool make)
 {
     struct sql_locks *locks = request->locks;
@@ -180,8 +184,8 @@ static const struct rowlease_inbox *inbox_of(struct sql_request *request)
     return known && (locks->hears || name_is_listed(request->name)) ? &locks->inbox : NULL;
 }
 
-/* It is BUSY: this client is to wait. `had`: with an inbox; others may have taken it off the list, because that inbox is
- * gone. True: there is a new one. */
+/* The name is BUSY, and this client has to wait. `had`: it had an inbox; another client may have taken it off the list,
+ * because that inbox is gone. True: there is a new inbox. */
 static bool gets_inbox(struct sql_request *request, bool had)
 {
     struct sql_locks *locks = request->locks;
@@ -192,7 +196,7 @@ static bool gets_inbox(struct sql_request *request, bool had)
     return locks->dialect->hear(locks, dropped) && locks->hears && know_name(request, true);
 }
 
-/* The row's holders gave another number of permits: which, and who. */
+/* The row's holders gave another number of permits: says which number, and names a holder. */
 static void explain_permits(struct sql_request *request, int64_t now_us)
 {
     struct sql_locks *locks = request->locks;
@@ -253,8 +257,8 @@ static enum sql_next acquire_step(struct sql_request *request)
     }
     if (request->step == SQL_READ)
         return decide_acquire(request);
-    /* The claim that it was enlisted behind may not be the one that was read, of whose holder the caller is told: then it
-     * looks again at once. (After a BAR it looks soon anyway.) */
+    /* The caller may have been enlisted behind a claim other than the one that was read and reported to it. Then it looks
+     * again at once. (After a BAR it looks soon anyway.) */
     if (request->step == SQL_APPEND && result->touched)
         request->answer.hint_ms = result->version == request->version ? result->hint_ms : 1;
     return request_written(request);
@@ -267,20 +271,20 @@ static void tell_busy(struct sql_request *request)
     bool listed = request->answer.registered && request->name != NULL;
     if (listed)
         waiting_registered(locks, request->name);
-    bool told = listed && locks->hears; /* of a release; the list alone does not do that */
+    bool told = listed && locks->hears; /* it will be notified; a place in the list is not enough */
     if (op != NULL) {
         int64_t most_ms = !waits(op) ? INT64_MAX
                           : told     ? ROWLEASE_LOOK_MS
                                      : next_look_ms(locks, op, request->version);
         op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
         struct sql_looks *looks = waits(op) && !told ? looks_find(locks, op) : NULL;
-        if (looks != NULL) /* the holder's claim may end before */
+        if (looks != NULL) /* the holder's claim may end earlier */
             looks->due_ns = locks->host->now(locks->host) + op->hint_ms * SQL_NS_PER_MS;
     }
     request_done(request, MORTISE_BUSY);
 }
 
-/* A claim that was there already counts from when it was made: the repeat did not extend it. */
+/* An existing claim counts from when it was made, because the repeated acquire did not extend it. */
 static int64_t claim_counts_from(const struct sql_request *request)
 {
     const mortise_op *op = request->op;
@@ -296,7 +300,7 @@ static void tell_acquired(struct sql_request *request)
         waiting_left(request->name);
     waiting_wake(request);
     if (op == NULL) {
-        request_done(request, MORTISE_OK); /* the core releases what it canceled */
+        request_done(request, MORTISE_OK); /* the core releases what it has canceled */
         return;
     }
     look_anew(locks, op);
@@ -398,7 +402,7 @@ void lease_begin(struct sql_request *request)
         request->locks->dialect->quick && op->owner == NULL && op->mode == MORTISE_EXCLUSIVE &&
         (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) == 0 && op->token <= INT64_MAX &&
         op->token_floor <= INT64_MAX && !expects_busy(request->locks, op);
-    request->version = (int64_t)op->token; /* GIVE: of the claim that ends */
+    request->version = (int64_t)op->token; /* GIVE: the version of the claim that ends */
     if (op->kind == MORTISE_OP_ACQUIRE)
         request->first = know_name(request, false) && name_is_listed(request->name);
     request->step = !quick                           ? SQL_READ

@@ -6,8 +6,8 @@
 
 /* Sets the first step. */
 void lease_begin(struct sql_request *request);
-/* Its op is about to be canceled, while a step is with the server. What that step changes may concern waiters, so the
- * request keeps the name. */
+/* The op is about to be canceled while a step is with the server. The step may change something that concerns
+ * waiters, so the request keeps the name. */
 void lease_abandon(struct sql_request *request);
 enum sql_next lease_step(struct sql_request *request);
 void lease_tell(struct sql_request *request);

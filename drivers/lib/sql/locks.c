@@ -1,5 +1,5 @@
-/* locks.c - ops come in, become requests, and go through their steps; see dialect.h. Knows which file does what with which
- * kind of op, and what a lost connection means for each. */
+/* locks.c - ops come in, become requests, and go through their steps; see dialect.h. Knows which file handles which kind
+ * of op, and what a lost connection means for each kind. */
 #include "lease.h"
 #include "query.h"
 #include "request.h"
@@ -47,7 +47,7 @@ static bool is_lease(mortise_op_kind kind)
     return kind == MORTISE_OP_ACQUIRE || kind == MORTISE_OP_RENEW || kind == MORTISE_OP_RELEASE;
 }
 
-/* The first step; false: it was completed. */
+/* Chooses the first step. False: the op was completed. */
 static bool begin(struct sql_request *request)
 {
     if (!is_lease(request->kind))
@@ -92,8 +92,8 @@ void locks_restart(struct sql_request *request)
         lease_begin(request);
 }
 
-/* It is certain that nothing was left if the present step was not sent, and no earlier request with this grant was.
- * Otherwise the answer, when it comes, is of no interest to the core, which looks after the grant id by itself. */
+/* Nothing was left in the database if neither the present step nor an earlier request with this grant was sent.
+ * Otherwise the core no longer needs the answer, because it looks after the grant id by itself. */
 void locks_cancel(struct sql_locks *locks, mortise_op *op)
 {
     struct sql_request *request = request_of(op);

@@ -1,4 +1,4 @@
-/* names.h - the names that callers of this client wait for, or whose waiters it still has to look after. */
+/* names.h - the names that callers of this client wait for, or whose waiters the client still has to look after. */
 #ifndef MORTISE_SQL_NAMES_H
 #define MORTISE_SQL_NAMES_H
 
@@ -21,7 +21,8 @@
  * | UNLISTED: the list is lost, or did not take this client | NONE     | TO_ENTER | NONE     | NONE     |
  * | STRAY: it may be listed, though no caller waits         | TO_LEAVE | TO_LEAVE | TO_LEAVE | TO_LEAVE |
  *
- * TO_LEAVE and WANTED: an errand may have left although its answer was lost. To enter twice does no harm. */
+ * TO_LEAVE and WANTED: an errand may have taken this client off the list although its answer was lost. To enter twice
+ * does no harm. */
 enum name_place { PLACE_NONE, PLACE_TO_ENTER, PLACE_LISTED, PLACE_TO_LEAVE };
 #define PLACES 4
 enum name_event {
@@ -40,12 +41,12 @@ struct sql_name {
     UT_hash_handle hh;
     unsigned references;        /* of requests */
     bool watched;               /* by the core */
-    bool missed;                /* was notified before the core watched */
+    bool missed;                /* notified before the core watched */
     enum name_place place;
     struct sql_request *errand; /* under way; one at a time */
-    unsigned refusals;          /* while the client closes: so often it could not leave the list */
-    int64_t grace_ns;           /* listed by an acquire: it leaves if nobody watches by then. NEVER */
-    int64_t check_ns;           /* see then whether the woken waiter took the name. NEVER */
+    unsigned refusals;          /* while the client closes: how often it failed to leave the list */
+    int64_t grace_ns;           /* listed by an acquire: leave if nobody watches by then; or NEVER */
+    int64_t check_ns;           /* when to see whether the woken waiter took the name; or NEVER */
     int64_t check_version;
     uint32_t len;
     char bytes[];
@@ -58,7 +59,7 @@ static inline bool name_is_listed(const struct sql_name *name)
 }
 
 struct sql_name *name_find(struct sql_locks *locks, const char *bytes, size_t len);
-/* Found or made; NULL: out of memory. */
+/* Finds or makes the entry. NULL: out of memory. */
 struct sql_name *name_make(struct sql_locks *locks, const char *bytes, size_t len);
 void name_unref(struct sql_locks *locks, struct sql_name *name);
 void name_drop_if_idle(struct sql_locks *locks, struct sql_name *name);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The next line of the rest; what follows it becomes the rest. */
+/* The next line of *rest; *rest moves behind it. */
 static size_t cut_line(const char **rest, size_t *rest_len, const char **line)
 {
     const char *end = *rest_len > 0 ? memchr(*rest, '\n', *rest_len) : NULL;

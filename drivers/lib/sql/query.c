@@ -41,7 +41,7 @@ enum sql_next query_step(struct sql_request *request)
     struct sql_locks *locks = request->locks;
     struct rowlease_time time;
     mortise_op *op = request->op;
-    if (request->kind == MORTISE_OP_READ) /* locks_record() has said what there is to say */
+    if (request->kind == MORTISE_OP_READ) /* locks_record() has already given the result */
         return SQL_OVER;
     request->answer = (struct rowlease_answer){.status = MORTISE_OK};
     if (op == NULL)
@@ -57,7 +57,7 @@ enum sql_next query_step(struct sql_request *request)
     return SQL_OVER;
 }
 
-/* One snapshot: names that come and go meanwhile are neither missed nor told twice. */
+/* All rows come from one snapshot, so names that come and go meanwhile are neither missed nor listed twice. */
 void locks_list_row(struct sql_request *request, const void *name, size_t name_len, int64_t now_us)
 {
     struct sql_locks *locks = request->locks;
@@ -65,7 +65,7 @@ void locks_list_row(struct sql_request *request, const void *name, size_t name_l
     if (request->op == NULL)
         return;
     request_inspect(locks, &locks->row, now_us, name, name_len, &info);
-    if (!info.held) /* only barred */
+    if (!info.held) /* the row has only a bar */
         return;
     locks->host->emit(locks->host, request->op, &info);
 }

@@ -4,7 +4,7 @@
 
 #include "dialect.h"
 
-/* Sets the first step; false: it was completed. */
+/* Sets the first step. False: the op was completed. */
 bool query_begin(struct sql_request *request);
 enum sql_next query_step(struct sql_request *request);
 void query_tell(struct sql_request *request);

@@ -6,9 +6,9 @@
 #include "waiters.h"
 
 #define BAR_US INT64_C(2000000)
-#define BAR_LEFT_US INT64_C(1500000) /* a bar that has less left is set anew */
+#define BAR_LEFT_US INT64_C(1500000) /* a bar with less time left is set anew */
 #define BAR_LOOK_MS 1000             /* so the caller that set it asks again in time */
-#define OPEN_US INT64_C(2000000)     /* who looks from time to time looks every 1.6 s at least */
+#define OPEN_US INT64_C(2000000)     /* a polling waiter looks at least every 1.6 s */
 
 /* ---- places ------------------------------------------------------------------------------------ */
 
@@ -33,7 +33,7 @@ void readers_wake(struct rowlease_row *row, struct rowlease_time time,
     answer->places = places;
 }
 
-/* A place that became free is kept for others. */
+/* Whether a freed place is kept for other waiters. */
 static bool is_kept(const struct rowlease_row *row, int64_t now_us, uint32_t places,
                     const struct rowlease_inbox *inbox)
 {
@@ -42,7 +42,7 @@ static bool is_kept(const struct rowlease_row *row, int64_t now_us, uint32_t pla
            !waiter_is_shared(row, inbox, places);
 }
 
-/* Readers that waited for a downgrade have time to come. */
+/* Whether readers that waited for a downgrade still have time to come. */
 static bool is_open(const struct holders *head, int64_t now_us)
 {
     return head->permits == 0 && head->kept_us > now_us;
@@ -155,7 +155,7 @@ struct rowlease_answer readers_bar(struct rowlease_row *row, const mortise_op *o
 
 /* ---- renew, downgrade, release --------------------------------------------------------------------- */
 
-/* The holder that the op names is there, and its time is not over. */
+/* Finds the holder that the op names, if its time is not over. */
 static bool find_mine(const struct rowlease_row *row, const mortise_op *op, int64_t now_us,
                       struct holder *holder)
 {
@@ -218,7 +218,7 @@ struct rowlease_answer readers_release(struct rowlease_row *row, const mortise_o
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
-/* While a bar is in force, woken waiters come in vain, so they keep their places. */
+/* While a bar is in force, a woken waiter cannot get in, so waiters keep their places in the list. */
 struct rowlease_answer readers_pass_over(struct rowlease_row *row, struct rowlease_time time,
                                          int64_t version)
 {

@@ -1,5 +1,5 @@
-/* request.c - what all requests have in common: made, freed, read, written, completed. See request.h. Knows neither what
- * a request is for, nor who waits. */
+/* request.c - what all requests have in common: made, freed, read, written, completed. See request.h. Knows neither the
+ * purpose of a request nor the waiters. */
 #include "request.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "names.h"
 
-/* What driver_data of an op holds while it is in a SQL driver: its request. */
+/* While an op is in a SQL driver, its driver_data holds its request. */
 _Static_assert(sizeof(struct sql_request *) <= sizeof(((mortise_op *)0)->driver_data), "its place");
 static inline struct sql_request *request_of(const mortise_op *op)
 {
@@ -22,25 +22,26 @@ static inline enum sql_next request_again(struct sql_request *request, enum sql_
     return SQL_AGAIN;
 }
 
-/* A READ came: locks->next is a copy of the row. False: request->answer says that it makes no sense. */
+/* The result of a READ came: makes locks->next a copy of the row. False: the row makes no sense, and request->answer says
+ * so. */
 bool request_was_read(struct sql_request *request, struct rowlease_time *time);
 /* locks->next is to be written. */
 enum sql_next request_write(struct sql_request *request);
-/* A WRITE or an APPEND came. */
+/* The result of a WRITE or an APPEND came. */
 enum sql_next request_written(struct sql_request *request);
 /* The waiters of a list that request->answer wakes, for waiting_wake(). */
 void request_take_waiters(struct sql_request *request, const unsigned char *list, size_t len);
 /* Completes the op, if it is still there, and frees the request. */
 void request_done(struct sql_request *request, mortise_status status);
-/* Fails it: "<server>: <text> (acquire "name")". */
+/* Fails the op with "<server>: <text> (acquire "name")". */
 void request_failed(struct sql_request *request, mortise_status status,
                     const struct sql_fault *fault);
-/* Fails it with what request->answer says. */
+/* Fails the op with what request->answer says. */
 void request_refused(struct sql_request *request);
-/* What inspect tells of locks->row or locks->next. */
+/* Fills what inspect reports about locks->row or locks->next. */
 void request_inspect(const struct sql_locks *locks, const struct rowlease_row *row, int64_t now_us,
                      const void *name, size_t name_len, mortise_info *info);
-/* The same of each holder of locks->row, for the op's `emitted`. */
+/* Does the same for each holder of locks->row, and passes it to the op's `emitted`. */
 void request_emit_holders(const struct sql_request *request, int64_t now_us);
 
 #endif

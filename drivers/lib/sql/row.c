@@ -80,7 +80,7 @@ void row_forget_note(struct rowlease_row *row, const mortise_op *op)
     bool own = row->note_len == op->note_len && row->note_len > 0 &&
                memcmp(row->note, op->note, row->note_len) == 0;
     if (own ||
-        (op->flags & MORTISE_OP_DEAD) != 0) /* the witness that releases has a note of its own */
+        (op->flags & MORTISE_OP_DEAD) != 0) /* the witness that releases has its own note */
         row->note_len = 0;
 }
 
@@ -128,7 +128,7 @@ struct rowlease_answer answer_busy(struct rowlease_row *row, const mortise_op *o
 {
     struct rowlease_answer answer = {.status = MORTISE_BUSY};
     answer.hint_ms = (until_us - time.now_us + 999) / 1000;
-    if (answer.hint_ms < 1) /* which would say that nobody knows */
+    if (answer.hint_ms < 1) /* 0 would mean "unknown" */
         answer.hint_ms = 1;
     if (inbox == NULL || (op->flags & MORTISE_OP_TRY) != 0)
         return answer;

@@ -1,5 +1,5 @@
-/* rowlease.c - what becomes of a row when it is acquired, renewed, released or waited for. See rowlease.h
- * for the states and for the holes that each step has to close. */
+/* rowlease.c - how a row changes when its name is acquired, renewed, released or waited for. See rowlease.h for the
+ * states, and for the holes that each step must close. */
 #include "rowlease.h"
 
 #include "holds.h"
@@ -11,8 +11,8 @@
 
 /* ---- whose it is --------------------------------------------------------------------------------- */
 
-/* Where the op's grant holds: its index; else hold_count(). A token, where the op knows it, must be the
- * row's: except with an owner, whose hold may have been raised to a later joiner's token floor. */
+/* The index of the op's grant if it holds, else hold_count(). If the op knows its token, that must be the row's. With
+ * an owner it need not be, because a later joiner's token floor may have raised the hold's token. */
 static size_t hold_of_op(const struct rowlease_row *row, const mortise_op *op, int64_t now_us)
 {
     size_t count = hold_count(row);
@@ -24,7 +24,7 @@ static size_t hold_of_op(const struct rowlease_row *row, const mortise_op *op, i
     return i < count && hold_expiry(row, i) > now_us ? i : count;
 }
 
-/* Nobody holds it, but it is kept for a waiter who is not this one. */
+/* Whether nobody holds the name, but it is reserved for a waiter other than this one. */
 static bool is_reserved(const struct rowlease_row *row, int64_t now_us,
                         const struct rowlease_inbox *inbox)
 {
@@ -35,7 +35,7 @@ static bool is_reserved(const struct rowlease_row *row, int64_t now_us,
 
 /* ---- acquire ----------------------------------------------------------------------------------- */
 
-#define GRACE_US 20000 /* for the first waiter, where nothing is reserved */
+#define GRACE_US 20000 /* the first waiter's time if `reserve` is 0 */
 
 /* The name was kept for the first waiter, which did not come in time: it loses its place. */
 static void pass_over(struct rowlease_row *row, struct rowlease_time time,
@@ -50,9 +50,9 @@ static void pass_over(struct rowlease_row *row, struct rowlease_time time,
     waiter_remove_at(row, 0);
 }
 
-/* The row gets the op's claim as its only one. The inbox of a client that has the name now leaves the list, but not that
- * of one of many owners: another caller of the same client may be waiting under it, and the last holder may be another
- * client, so that nobody would tell it. */
+/* The row gets the op's claim as its only one. The inbox of a client that now has the name leaves the list. But it stays
+ * if the op has an owner: another caller of the same client may be waiting under that inbox, and the last holder may be
+ * another client, so nobody would notify that caller. */
 static void begin_hold(struct rowlease_row *row, const mortise_op *op,
                        const struct rowlease_inbox *inbox)
 {
@@ -99,8 +99,8 @@ static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *o
     return answer;
 }
 
-/* One more grant of the owner that holds. The token is the hold's; where the op's floor is above it, the
- * hold is raised to the floor (its other grants keep the smaller token they were given). */
+/* One more grant of the owner that holds. Its token is the hold's. If the op's floor is larger, the hold's token is
+ * raised to the floor; the other grants keep the smaller token that they were given. */
 static struct rowlease_answer join(struct rowlease_row *row, const mortise_op *op,
                                    struct rowlease_time time)
 {
@@ -108,7 +108,7 @@ static struct rowlease_answer join(struct rowlease_row *row, const mortise_op *o
         return answer_refused("the tokens of this name are used up");
     size_t i = hold_find(row, &op->grant);
     if (i < hold_count(row))
-        hold_remove(row, i); /* ran out before: begins anew */
+        hold_remove(row, i); /* expired before: begins anew */
     holds_settle(row, time.now_us);
     if (row->grants_len + ROWLEASE_HOLD_SIZE > sizeof(row->grants))
         return answer_refused("its owner holds it too many times");
@@ -158,7 +158,8 @@ struct rowlease_answer rowlease_acquire(struct rowlease_row *row, const mortise_
 
 /* ---- renew and release ------------------------------------------------------------------------- */
 
-/* Whether the op's claim is a shared one: as it says; or, after a downgrade that may have been executed, as the row says. */
+/* Whether the op's claim is a shared one. The op says so; after a downgrade that may have been executed, and for a break,
+ * the row says so. */
 static bool is_shared_claim(const struct rowlease_row *row, const mortise_op *op)
 {
     return op->mode == MORTISE_SHARED ||
@@ -184,13 +185,13 @@ struct rowlease_answer rowlease_renew(struct rowlease_row *row, const mortise_op
         row->expires_us = expires_us;
     else {
         hold_set_expiry(row, i, expires_us);
-        row_set_note(row, op); /* of the one who is named, it is not known whether it holds still */
+        row_set_note(row, op); /* the holder that the note names may hold no longer */
     }
     holds_settle(row, time.now_us);
     return answer_granted(row, time.now_us, expires_us, true);
 }
 
-/* A claim that had run out when it was released, or is gone: nobody was told when it ended. */
+/* The claim had expired when it was released, or is gone. No waiter was notified when it ended. */
 static struct rowlease_answer release_late(const struct rowlease_row *row, int64_t now_us)
 {
     struct rowlease_answer answer = answer_not_mine(row, now_us);
@@ -255,7 +256,7 @@ struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease
         answer.wake = answer.kept = row->waiters_len > 0;
     }
     if (waiters_shared(row) < shared && rowlease_shared(row) && rowlease_held(row, time.now_us))
-        readers_wake(row, time, &answer); /* those that left may have been woken */
+        readers_wake(row, time, &answer); /* waiters that left may have been the woken ones */
     return answer;
 }
 

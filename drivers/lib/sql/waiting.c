@@ -1,12 +1,13 @@
 /* waiting.c - callers of this client that wait, and waiters of other clients that it notifies.
  *
  * The core watches a name while callers wait for it. Other clients know a waiter by its client's inbox, a random number in
- * the row's list. An acquire that is BUSY puts it there if notifications arrive (locks->hears); otherwise `watch` sees to
- * that, and then to the list. It leaves the list with the acquire that succeeds, or with `unwatch`.
+ * the row's list. An acquire that is BUSY puts it there if notifications arrive (locks->hears); otherwise `watch` makes
+ * notifications arrive first, and then enters the list. The inbox leaves the list with the acquire that succeeds, or with
+ * `unwatch`.
  *
  * A client that releases a name notifies the first waiter, and looks again when the reservation is over (a CHECK): a waiter
  * that died or was stopped loses its place to the next. Waiters that are known to be gone are taken off the list at once.
- * Lists are changed by errands, one per name at a time.
+ * Errands, one per name at a time, change the lists.
  *
  * names.h has the states of this client's place in a list.
  */
@@ -18,8 +19,8 @@
 
 #define NS_PER_MS SQL_NS_PER_MS
 #define GRACE_NS (200 * NS_PER_MS) /* from a BUSY acquire to the core's `watch` */
-#define AGAIN_NS (100 * NS_PER_MS) /* an errand that failed */
-#define CHECK_US INT64_C(20000)    /* how long a woken waiter has at least */
+#define AGAIN_NS (100 * NS_PER_MS) /* the pause after an errand that failed */
+#define CHECK_US INT64_C(20000)    /* the least time that a woken waiter has */
 #define LEAVE_TRIES 5              /* for each name, when the client closes */
 
 static int64_t now_ns(const struct sql_locks *locks)
@@ -60,8 +61,7 @@ static void run_errand(struct sql_locks *locks, struct sql_name *name, enum sql_
     locks->dialect->run(request);
 }
 
-/* The next thing to be done for a name, if nothing is under way. A client that could not be notified is put in no
- * list. */
+/* Begins the next errand for a name, if none is under way. A client that could not be notified enters no list. */
 static void see_to(struct sql_locks *locks, struct sql_name *name)
 {
     if (name->errand != NULL)
@@ -82,7 +82,7 @@ static bool is_own(const struct sql_locks *locks, const struct rowlease_inbox *i
     return memcmp(inbox, &locks->inbox, sizeof(*inbox)) == 0;
 }
 
-/* This client's own place is to go; not that of others. */
+/* Whether the errand removes this client's own place, and not that of other clients. */
 static bool forgets_own(const struct sql_request *request)
 {
     return request->task == SQL_TASK_FORGET && is_own(request->locks, &request->gone[0]);
@@ -90,8 +90,8 @@ static bool forgets_own(const struct sql_request *request)
 
 /* ---- notifying --------------------------------------------------------------------------------- */
 
-/* Callers of this client. Those whose acquire was BUSY a moment ago may not be watching yet, and those whose BUSY is still
- * on its way cannot. */
+/* Notifies callers of this client. A caller whose acquire was BUSY a moment ago may not be watching yet, and one whose
+ * BUSY is still on its way cannot be watching. */
 static enum sql_notified notify_own(struct sql_locks *locks, struct sql_name *name)
 {
     if (name == NULL)
@@ -113,7 +113,7 @@ static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_i
     return locks->dialect->notify(locks, inbox, bytes, len);
 }
 
-/* The woken waiter has a reservation's time to take the name. */
+/* Plans the check: the woken waiter has as long as the reservation to take the name. */
 static void check_later(struct sql_locks *locks, struct sql_name *name, int64_t version)
 {
     int64_t us = locks->reserve_us > CHECK_US ? locks->reserve_us : CHECK_US;
@@ -122,8 +122,8 @@ static void check_later(struct sql_locks *locks, struct sql_name *name, int64_t 
     chore_at(locks, name->check_ns);
 }
 
-/* Nobody is behind the first inbox: it leaves the list, and with it others that are gone, too. The name is kept for the
- * next, which is woken then. If that cannot be done now, the check does it. */
+/* The client of the first inbox is gone: takes that inbox off the list, and others whose clients are gone. Then the
+ * name is reserved for the next waiter, which is woken. If that is impossible now, the check does it. */
 static void forget_gone(struct sql_request *request, struct sql_name *name)
 {
     struct sql_locks *locks = request->locks;
@@ -142,7 +142,7 @@ static void forget_gone(struct sql_request *request, struct sql_name *name)
     locks->dialect->run(errand);
 }
 
-/* Places are kept also for shared waiters that are told some time. Those that are late keep the notification. */
+/* Places are also kept for shared waiters whose notification arrives later. A late waiter keeps the notification. */
 static void wake(struct sql_request *request, const char *bytes, size_t len)
 {
     struct sql_locks *locks = request->locks;
@@ -167,7 +167,7 @@ void waiting_wake(struct sql_request *request)
 {
     size_t len;
     const char *bytes = request_name(request, &len);
-    if (len == 0) /* its op was canceled, and there was no memory for the name */
+    if (len == 0) /* the op was canceled, and there was no memory for the name */
         return;
     if (request->answer.passed)
         notify(request->locks, &request->answer.passed_over, bytes, len);
@@ -185,8 +185,8 @@ void waiting_released(const struct sql_request *request)
         locks->host->news(locks->host, name->bytes, name->len);
 }
 
-/* A notification about a name that nobody here wants: this client is in its list by some accident (a commit that failed and
- * yet was made). The next waiter must not suffer from it. */
+/* If a notification comes for a name that nobody here wants, this client is in its list by accident (a commit that was
+ * reported as failed, but took effect). It leaves, so that the next waiter does not suffer. */
 void locks_hear(struct sql_locks *locks, const char *bytes, size_t len)
 {
     struct sql_name *name = name_make(locks, bytes, len);
@@ -206,7 +206,7 @@ static struct rowlease_answer change(const struct sql_request *request, struct r
     struct sql_locks *locks = request->locks;
     switch (request->task) {
     case SQL_TASK_ENLIST:
-        /* the inbox may have been closed since the errand was queued; the news that follows makes the caller ask again */
+        /* the inbox may have been closed since the errand was queued; then the news that follows makes the caller ask again */
         if (!locks->hears && !(locks->dialect->hear(locks, false) && locks->hears))
             return (struct rowlease_answer){.status = MORTISE_OK};
         return rowlease_register(&locks->next, time, &locks->inbox);
@@ -219,7 +219,7 @@ static struct rowlease_answer change(const struct sql_request *request, struct r
     }
 }
 
-/* SECOND: those that a check would wake if the first does not come. */
+/* SECOND: takes the waiters that a check would wake if the first one does not come. */
 static void take_second(struct sql_request *request)
 {
     const struct rowlease_row *row = &request->locks->row;
@@ -247,8 +247,8 @@ enum sql_next waiting_step(struct sql_request *request)
     return request->answer.write ? request_write(request) : SQL_OVER;
 }
 
-/* The second waiter finds the name kept for the first, and asks again when that is over. So do shared ones, of whom the first
- * few were notified before. */
+/* The second waiter finds the name reserved for the first, and asks again when the reservation is over. So do shared waiters,
+ * the first few of which were notified before. */
 static void notify_second(struct sql_request *request)
 {
     const struct sql_name *name = request->name;
@@ -257,7 +257,7 @@ static void notify_second(struct sql_request *request)
         notify(request->locks, &request->waiters[i], name->bytes, name->len);
 }
 
-/* Done: the name's entry says what is true now. */
+/* The errand is done: updates the name's entry. */
 void waiting_tell(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
@@ -282,17 +282,18 @@ void waiting_tell(struct sql_request *request)
     }
     waiting_wake(request);
     see_to(locks, name);
-    chore_at(locks, name->check_ns); /* left out while this errand was under way */
+    chore_at(locks, name->check_ns); /* it was not planned while this errand was under way */
     request_free(request);
 }
 
-/* A client that closes has no time for pauses: what fails at once would be sent as often as the server can answer. */
+/* Whether to try once more to leave. A client that closes has no time for pauses, so an errand that fails at once would be
+ * repeated as fast as the server can answer. */
 static bool leaves_again(const struct sql_locks *locks, struct sql_name *name)
 {
     return !name->watched && (!locks->closing || ++name->refusals < LEAVE_TRIES);
 }
 
-/* Again in a while. A check is given up: the reservation ends by itself. */
+/* Tries again in a while. Gives a check up, because the reservation ends by itself. */
 void waiting_failed(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
@@ -301,14 +302,14 @@ void waiting_failed(struct sql_request *request)
     name->errand = NULL;
     if (enlists && name->watched)
         name_place_go(name, PLACE_WANTED);
-    if (forgets_own(request)) { /* it may have been executed: entering again is safe */
+    if (forgets_own(request)) { /* it may have been executed; to enter again is safe */
         name_place_go(name, leaves_again(locks, name) ? PLACE_STRAY : PLACE_LEFT);
         if (name->watched)
             name_place_go(name, PLACE_WANTED);
     } else if (request->task == SQL_TASK_FORGET)
         check_later(locks, name, request->version);
     chore_at(locks, now_ns(locks) + locks_jitter(locks, AGAIN_NS));
-    if (enlists && !locks->closing) /* it may have been released meanwhile */
+    if (enlists && !locks->closing) /* the name may have been released meanwhile */
         locks->host->news(locks->host, name->bytes, name->len);
     request_free(request);
 }
@@ -349,7 +350,7 @@ void locks_unlisted(struct sql_locks *locks)
     locks->host->news_all(locks->host);
 }
 
-/* Without an inbox, the caller finds out when it asks again. */
+/* Without an inbox, the caller learns of a release when it asks again. */
 void locks_watch(struct sql_locks *locks, const char *bytes, size_t len)
 {
     struct sql_name *name = name_make(locks, bytes, len);

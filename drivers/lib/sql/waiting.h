@@ -7,10 +7,10 @@
 /* An acquire put this client in the list; or it has the name now. */
 void waiting_registered(struct sql_locks *locks, struct sql_name *name);
 void waiting_left(struct sql_name *name);
-/* If request->answer asks for it, notifies the first of request->waiters and looks after it, and notifies a waiter that
- * lost its place, which asks again. */
+/* If request->answer says so, notifies the first of request->waiters and plans its check, and notifies a waiter that
+ * lost its place, so that it asks again. */
 void waiting_wake(struct sql_request *request);
-/* Released: callers of this client that wait behind its own claim are in no list. */
+/* The name was released: tells callers of this client that wait behind its own claim, because they are in no list. */
 void waiting_released(const struct sql_request *request);
 /* Errands. */
 enum sql_next waiting_step(struct sql_request *request);

@@ -43,7 +43,7 @@ void bind_row(const struct binder *binder, void *to, const struct rowlease_row *
     bytes_or_null(binder, to, row->note, row->note_len);
 }
 
-/* An empty prefix is bytes, not null. */
+/* An empty prefix is bound as zero bytes, not as null. */
 void bind_list(const struct binder *binder, void *to, const struct request *request, char *end)
 {
     const mortise_op *op = request->base.op;

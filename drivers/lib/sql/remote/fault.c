@@ -1,4 +1,4 @@
-/* fault.c - errors and their texts. None holds more of a name than its quoted form. */
+/* fault.c - errors and their texts. No text contains more of a name than its quoted form. */
 #include "remote.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* flight.c - requests go out in groups, each a transaction, and come back. The dialect sends a group, takes its results,
- * and says what failed. Knows requests, not what they are for. */
+ * and says what failed. This file does not know what requests are for. */
 #include "remote.h"
 
 #include <utlist.h>
@@ -87,7 +87,7 @@ bool flight_go(struct link *link)
     return link->state == LINK_READY;
 }
 
-/* Lanes that are not open are opened by an answer, which starts a turn. */
+/* A lane that is not open waits for an answer, which starts a turn and opens it. */
 int64_t flight_paused(const struct link *link)
 {
     int64_t due_ns = MORTISE_NEVER;
@@ -100,7 +100,7 @@ int64_t flight_paused(const struct link *link)
     return due_ns;
 }
 
-/* If the server has the same time-out, it notices first. */
+/* A quarter longer than command_timeout, so that a server with the same time-out notices first. */
 int64_t flight_due(const struct link *link)
 {
     int64_t patience_ms = link->remote->command_ms;
@@ -146,7 +146,8 @@ static void committed(const struct group *group)
  * | COMMIT       | the same, if there is only one          | again, each alone   |
  * | NOTIFICATION | all go again without a notification; a pure notification fails           |
  *
- * NOTIFICATION: their queue is full, or another session's commit keeps it locked (rows are waited for by statements). */
+ * NOTIFICATION: the queue of notifications is full, or another session's commit keeps it locked. (A wait for a row fails
+ * a statement instead.) */
 enum cause { CAUSE_STATEMENT, CAUSE_COMMIT, CAUSE_NOTIFICATION };
 
 static enum cause cause_of(const struct group *group)
@@ -157,7 +158,7 @@ static enum cause cause_of(const struct group *group)
     return notification ? CAUSE_NOTIFICATION : CAUSE_COMMIT;
 }
 
-/* Whether the one that failed goes out again. */
+/* Whether the request that failed goes out again. */
 static bool has_another_try(struct request *request, unsigned flags, enum cause cause, bool silence)
 {
     if ((flags & FAULT_WAITED) != 0 && cause != CAUSE_NOTIFICATION)
@@ -166,7 +167,7 @@ static bool has_another_try(struct request *request, unsigned flags, enum cause 
     return helps && ++request->tries < TRIES_MAX;
 }
 
-/* Goes out again as it was: the statements find out whether they still fit. */
+/* The request goes out again unchanged: its statement checks whether the row still fits. */
 static void send_again(struct link *link, struct request *request, bool silence)
 {
     if (request->base.task == SQL_TASK_OP && request->base.op == NULL) { /* canceled */
@@ -201,7 +202,7 @@ static void rolled_back(struct link *link, struct group *group)
 
 bool flight_done(struct link *link)
 {
-    struct group group = *flight_group(link); /* out of the ring: what follows may queue more */
+    struct group group = *flight_group(link); /* a copy: the handlers below may queue more */
     link->first_group = (link->first_group + 1) % GROUPS_MAX;
     link->group_count--;
     link->failures = 0;

@@ -1,5 +1,5 @@
-/* ghost.c - lost connections whose sessions may still execute what they were sent. The dialect's protocol.md says why that
- * matters, and which statements look for a session and end it.
+/* ghost.c - a ghost is a lost connection whose session may still execute what it was sent. The dialect's protocol.md says why
+ * that matters, and which statements look for a session and end it.
  *
  * | the answer | then                                                 |
  * |------------|------------------------------------------------------|
@@ -7,12 +7,13 @@
  * | THERE      | another look, after a pause that grows; failed, lost: the same |
  * | ASKED      | the dialect has sent another statement for this look |
  *
- * If the second connection has that session now, it is GONE without a look.
+ * If the second connection has that session now, the ghost is GONE without a look.
  *
- * If the session is not known (behind a pooler), nobody looks: the dialect says how long it may last. If the connection is to
- * another server by now, nobody can look: what the session commits may come from there. Looks begin with a connection to the old
- * one; without that, it counts as THERE for the longest ttl. For the same reason, a statement that was not sent yet does not wait
- * for the next connection: it may end a session, and its number may be that of another one there. */
+ * If the session is not known (behind a pooler), nobody looks, and the dialect says how long the session may last. If the
+ * connection is to another server by now, nobody can look, but what the session commits may still arrive from the old server.
+ * Looks begin when there is a connection to the old server again; until then, the ghost counts as THERE for the longest ttl.
+ * For the same reason, a look that was not sent yet does not wait for the next connection: it may end a session, and on another
+ * server that session's number may belong to another session. */
 #include "remote.h"
 
 #include <stdlib.h>
@@ -24,12 +25,12 @@
 struct ghost {
     struct ghost *next;
     struct session session;
-    int64_t until_ns;   /* gone by then, in any case */
+    int64_t until_ns;   /* it is gone by then, in any case */
     int64_t look_ns;    /* not before */
     int64_t settled_ns; /* writes no more */
     unsigned looks;
     struct request *errand;
-    size_t count; /* of grants that were on their way to it */
+    size_t count; /* of grants that were on their way to the session */
     mortise_grant_id grants[];
 };
 
@@ -54,13 +55,13 @@ static bool writes_record(const struct request *request)
     return request->base.task == SQL_TASK_OP && request->base.step == SQL_RECORD_WRITE;
 }
 
-/* It may write, or keep rows locked while it waits for another one, or for the rest of a group. */
+/* Whether the request may write, or keep rows locked while it waits for another row, or for the rest of its group. */
 static bool may_write(const struct request *request)
 {
     return request->lane != LANE_READING && request->handler != &handler;
 }
 
-/* Records are read when none of them writes any more. */
+/* Records are read only when no ghost writes any more. */
 static void note_settled(struct remote *remote)
 {
     remote->settled_ns = 0;
@@ -69,7 +70,8 @@ static void note_settled(struct remote *remote)
             remote->settled_ns = ghost->settled_ns;
 }
 
-/* A ghost is forgotten after the longest ttl; if its session is not known, when nothing of it can be executed. */
+/* A ghost is forgotten after the longest ttl; if its session is not known, as soon as the server can execute nothing of it
+ * any more. */
 static void set_times(struct ghost *ghost, const struct link *link)
 {
     const struct remote *remote = link->remote;
@@ -85,7 +87,7 @@ static void set_times(struct ghost *ghost, const struct link *link)
 void ghost_make(const struct link *link, const struct request *requests)
 {
     struct remote *remote = link->remote;
-    bool matters = false; /* it is to be ended; or, if it is not known, records are read after it */
+    bool matters = false; /* the session must end, or, if unknown, records must wait for it */
     size_t count = 0;
     for (const struct request *request = requests; request != NULL; request = request->next) {
         count += was_asked(request);
@@ -129,13 +131,14 @@ static void lay(struct remote *remote, struct ghost *ghost)
 
 /* ---- looked for --------------------------------------------------------------------------------- */
 
-/* Whether this connection is to the server of that session. */
+/* Whether this connection leads to the server of that session. */
 static bool is_near(const struct link *link, const struct ghost *ghost)
 {
     return strcmp(link->session.server, ghost->session.server) == 0;
 }
 
-/* A pooler has kept that session, and given it to this connection: whatever it did for the lost one is done. */
+/* Whether a pooler has kept that session, and given it to this connection. Then whatever it did for the lost connection is
+ * done. */
 static bool has_it(const struct link *link, const struct ghost *ghost)
 {
     return link->session.id == ghost->session.id && link->session.start == ghost->session.start &&
@@ -151,7 +154,7 @@ static void look_for(struct remote *remote, struct ghost *ghost)
         ghost->errand = request;
         if (remote->dialect->ghost_look(request, &ghost->session)) {
             queue_first(
-                request); /* what comes after it may wait for a row that the ghost keeps locked */
+                request); /* later requests may wait for a row that the ghost keeps locked */
             return;
         }
         ghost->errand = NULL;
@@ -182,7 +185,7 @@ static void answered(struct request *request)
 {
     struct remote *remote = remote_of(request);
     struct ghost *ghost = request->argument;
-    enum ghost_answer answer = GHOST_THERE; /* the look may have been for the connection before */
+    enum ghost_answer answer = GHOST_THERE; /* the request may have moved to another connection */
     if (is_near(request->link, ghost))
         answer = remote->dialect->ghost_take(request, &ghost->session);
     if (answer == GHOST_ASKED) {

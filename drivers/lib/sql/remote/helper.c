@@ -11,8 +11,8 @@
 struct helper {
     struct helper_work work;
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
-    int fd; /* a copy of the socket, because the client library may close its own at any time. -1 */
+    pthread_mutex_t lock; /* guards what follows */
+    int fd; /* a copy of the socket, because the library may close its own at any time; or -1 */
     bool canceled, over, success;
 };
 
@@ -31,7 +31,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Signals are for the application's threads, and a broken connection is no SIGPIPE. */
+/* Blocks all signals in the thread: they are for the application's threads, and a broken connection must raise no SIGPIPE. */
 static bool start(struct helper *helper)
 {
     sigset_t all, before;
@@ -57,8 +57,8 @@ struct helper *helper_begin(const struct helper_work *work)
     return NULL;
 }
 
-/* Without a copy of the socket nobody could end the thread, so it ends by itself. A program that this one starts meanwhile
- * must not have the connection. */
+/* Without a copy of the socket nobody could end the thread, so the thread ends by itself. A program that this process
+ * starts meanwhile must not inherit the connection. */
 bool helper_goes_on(struct helper *helper, int fd)
 {
     pthread_mutex_lock(&helper->lock);

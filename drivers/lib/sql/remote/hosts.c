@@ -1,4 +1,4 @@
-/* hosts.c - the servers, and their addresses, which the core looks up: client libraries would block. Knows no link. */
+/* hosts.c - the servers and their addresses. The core looks them up, because client libraries would block. Knows no link. */
 #include "remote.h"
 
 #include "../../host_text.h"
@@ -73,7 +73,7 @@ bool host_is_local(const char *name)
 
 /* ---- addresses ---------------------------------------------------------------------------------- */
 
-/* Keeps the order of the hosts, in whatever order their addresses are found. */
+/* Keeps the order of the hosts, although their addresses may be found in any order. */
 static void add_address(struct hosts *hosts, const struct host_entry *entry, const char *text)
 {
     struct addresses *found = &hosts->found;

@@ -1,11 +1,11 @@
-/* instance.c - what a module calls: ops come in, the core polls, the instance ends. Opening makes no connection: the first
- * op does. */
+/* instance.c - what a module calls: ops come in, the core polls, the instance ends. Opening makes no connection; the first
+ * op makes one. */
 #include "remote.h"
 
 #include <stdlib.h>
 #include <utlist.h>
 
-#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to send */
+#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client must still send */
 
 void remote_init(struct remote *remote, mortise_host *host, const struct remote_dialect *dialect,
                  const struct sql_dialect *locks, int64_t reserve_ms)
@@ -88,8 +88,8 @@ void remote_turn(void *ctx, const struct pollfd *ready, size_t n)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-/* An answer may put this client into a list, or fail to take it off one: it leaves again. A statement of a sweep may be queued to
- * go again. */
+/* Called after each answer, because an answer may put this client into a list, or fail to take it off one; then it leaves
+ * again. An answer may also mean that a statement of the sweep goes out again. */
 static void leave(struct remote *remote)
 {
     if (remote->main->state == LINK_READY)
@@ -98,7 +98,8 @@ static void leave(struct remote *remote)
     remote_go(remote);
 }
 
-/* Leaves the lists of waiters; what was sent, or waits to be, is to be answered; if the server answers within a moment. */
+/* Leaves the lists of waiters, and waits for the answers to all requests that were sent or are queued, if the server
+ * answers within a moment. */
 static void finish_work(struct remote *remote)
 {
     struct link *main = remote->main;
@@ -115,7 +116,7 @@ static void finish_work(struct remote *remote)
     }
 }
 
-/* Their ops were completed before, as canceled. */
+/* The ops of these requests have been completed as canceled before. */
 static void drop_requests(struct link *link)
 {
     struct request *request, *next, *flying = flight_take(link);

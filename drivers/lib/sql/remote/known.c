@@ -1,5 +1,5 @@
 /* known.c - names whose rows are known to be there. The statement that makes a row is sent only if the row may be missing.
- * Names that share a place push each other out; one that looks like another costs a READ more. */
+ * Names that share a place push each other out. A name with the same hash as a known one costs one more READ. */
 #include "remote.h"
 
 static size_t place_of(const mortise_op *op, uint32_t *mark)

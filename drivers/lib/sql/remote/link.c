@@ -1,8 +1,9 @@
-/* link.c - a connection to the server: made, lost, made again, and what comes in on it. link.h has the states. Knows no
- * op.
+/* link.c - a connection to the server: how it is made, lost, and made again, and what comes in on it. link.h has the states.
+ * Knows no op.
  *
  * Client libraries close their sockets by themselves: when they try the next address, and when they read an end of file.
- * But a descriptor that the core polls may be closed only after host->closing(). So the core polls a copy, which is ours. */
+ * But a descriptor that the core polls may be closed only after host->closing(). So the core polls a copy, which belongs to
+ * this file. */
 #include "remote.h"
 
 #include <errno.h>
@@ -17,9 +18,9 @@
 #define BACKOFF_STEPS 6 /* doublings, to 1.3 s */
 #define LOOK_FIRST_NS (NS_PER_MS / 2)
 #define LOOK_LAST_NS (64 * NS_PER_MS)
-#define SHORT_NS (2 * NS_PER_MS)     /* before a look for fewer bytes than expected */
-#define SHARES_MAX 3                 /* of connect_timeout, for the addresses */
-#define STOOD_NS (10000 * NS_PER_MS) /* a connection that lasted for so long was no failure */
+#define SHORT_NS (2 * NS_PER_MS)     /* before checking for fewer bytes than expected */
+#define SHARES_MAX 3                 /* connect_timeout is divided into at most so many */
+#define STOOD_NS (10000 * NS_PER_MS) /* a connection that lasted so long was no failure */
 
 static int64_t now_ns(const struct link *link)
 {
@@ -120,7 +121,7 @@ void link_lose_why(struct link *link, const char *why)
     link_lose(link, &fault);
 }
 
-/* Renewals that the second connection cannot take go to the first. */
+/* If the second connection cannot take a renewal, the renewal goes to the first. */
 static bool takes_over(struct link *link, struct request *request)
 {
     struct link *main = link->remote->main;
@@ -142,7 +143,7 @@ static void drop_queue(struct link *link, enum lane lane)
     }
 }
 
-/* No address is left. */
+/* No address is left to try. */
 static void give_up(struct link *link)
 {
     go_down(link);
@@ -161,7 +162,7 @@ void link_failed(struct link *link, const struct sql_fault *fault)
 {
     const struct remote *remote = link->remote;
     bool one_by_one = remote->dialect->pass_by == NULL;
-    /* what a person can mend is reported rather than that a further host does not answer */
+    /* an error that a person can fix is reported in preference to a further host that does not answer */
     if (link->address == 0 || remote->trouble.status == MORTISE_UNREACHABLE)
         note_trouble(link, fault->status, fault);
     finish(link);
@@ -190,7 +191,7 @@ static bool has_work(const struct link *link)
     if (link->live && remote->live_wanted)
         return true;
     if (!link->live && remote->settled_ns != 0 && now_ns(link) < remote->settled_ns)
-        return true; /* to end sessions of lost connections, which may keep rows locked */
+        return true; /* sessions of lost connections must be ended: they may keep rows locked */
     if (remote->dialect->is_wanted != NULL && remote->dialect->is_wanted(link))
         return true;
     return !queue_is_empty(link);
@@ -273,7 +274,7 @@ void link_look_soon(struct link *link)
     link->look_ns = now_ns(link) + link->look_step_ns;
 }
 
-/* At the end of the stream poll() wakes, however few bytes are left. */
+/* At the end of the stream poll() returns, however few bytes are left. */
 void link_expect(struct link *link, size_t bytes)
 {
     int least = bytes > 0 ? (int)bytes : 1;
@@ -301,8 +302,8 @@ struct pollfd link_pollfd(const struct link *link)
     return (struct pollfd){.fd = link->fd, .events = link->remote->dialect->events(link)};
 }
 
-/* If no caller waits for it, the core polls only when it has something to do. And this process may have been stopped:
- * bytes that are there count before a time-out does. Looks less and less often. */
+/* Polls the connection itself. If no caller waits for it, the core polls only when it has something to do. And if
+ * this process was stopped, bytes that have arrived must count before a time-out does. Polls less and less often. */
 static short glance(struct link *link, short events)
 {
     int64_t now = now_ns(link);
@@ -330,8 +331,9 @@ static short events_of(const struct link *link, const struct pollfd *ready, size
     return 0;
 }
 
-/* The time for the connection is over, or the share of its address. A client library that tries all addresses waits
- * without end for one that is silent, and would begin with it again if it is silent while the connection is set up. */
+/* The time for the connection, or for its present address, is over. A client library that tries all addresses waits
+ * without end for a silent one. If an address falls silent while the connection is set up, the library would begin
+ * with that address again. */
 static void time_out(struct link *link)
 {
     bool (*pass_by)(struct link *) = link->remote->dialect->pass_by;

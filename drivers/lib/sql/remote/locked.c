@@ -1,12 +1,12 @@
 /* locked.c - names whose rows another session keeps locked. A statement that waits for such a row in the server stalls
- * everything behind it on the connection, and other clients, too, through the rows that its group has locked. So a
- * statement waits there only for a short while, as the dialect sets it. Then it goes out again after a pause, alone,
- * until lock_timeout is over. Requests for the same name soon afterwards go alone from the start. */
+ * everything behind it on the connection. It stalls other clients, too, through the rows that its group has locked. So
+ * the dialect sets a short limit for waits in the server. After that limit, the statement goes out again after a
+ * pause, alone, until lock_timeout is over. Requests that follow soon for the same name go alone from the start. */
 #include "remote.h"
 
 #include <string.h>
 
-#define PAUSE_STEPS 2 /* doublings: others use the connection for longer than this request */
+#define PAUSE_STEPS 2 /* doublings: then others have the connection for longer than this request */
 #define KEPT_NS (10000 * NS_PER_MS)
 
 static uint32_t mark_of(const char *name, size_t len)

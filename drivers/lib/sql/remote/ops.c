@@ -1,4 +1,4 @@
-/* ops.c - what becomes of the request of an op, or of an errand of drivers/lib/sql, whatever the dialect is. */
+/* ops.c - what happens to the request of an op, or to an errand of drivers/lib/sql; the same for all dialects. */
 #include "remote.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* queue.c - requests wait here for their connection, a queue per lane, and make groups. */
+/* queue.c - the queues in which requests wait for their connection, one per lane, and how they form groups. */
 #include "remote.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ bool queue_is_empty(const struct link *link)
 
 /* ---- pauses ------------------------------------------------------------------------------------- */
 
-/* When it can go; 0: at any time. */
+/* When the request can go; 0: at any time. */
 static int64_t ready_at(const struct link *link, const struct request *request)
 {
     int64_t settled_ns = request->settles ? link->remote->settled_ns : 0;
@@ -76,7 +76,7 @@ int64_t queue_due(const struct link *link, enum lane lane)
 
 /* ---- a group is made ---------------------------------------------------------------------------- */
 
-/* In the order of the names, so that groups of two clients cannot wait for each other in a circle. */
+/* Requests go in the order of their names, so that the groups of two clients cannot deadlock. */
 static bool comes_before(const struct request *a, const struct request *b)
 {
     size_t a_len, b_len;

@@ -1,17 +1,18 @@
 /* remote.h - what the dialects of database servers share. A dialect of drivers/lib/sql that talks to a server over
- * connections is this folder, the client library's calls, the texts of its statements, and a table, struct remote_dialect.
+ * connections consists of this folder, the client library's calls, the texts of its statements, and a table, struct
+ * remote_dialect.
  *
  *   instance.c   what a module calls: start, interest, turn, close
- *   ops.c        what becomes of the request of an op
+ *   ops.c what happens to the request of an op
  *   statement.c  a request goes to its connection
- *   queue.c      requests wait there, and make groups
+ *   queue.c requests wait there, and form groups
  *   flight.c     a group goes out, and comes back committed or rolled back
  *   link.c       a connection: made, lost, made again
  *   hosts.c      the servers, and their addresses
  *   ghost.c      lost connections whose sessions may still be at work
  *   locked.c     names whose rows another session keeps locked
- *   known.c      names whose rows are there
- *   sweep.c      when rows that have been free for long are to be deleted
+ *   known.c names whose rows are known to exist
+ *   sweep.c when rows that have been free for long are deleted
  *   fault.c      errors and their texts
  *   text.c       statements as texts, with values as literals (text.h)
  *   binding.c    the values of a step, in the order in which all dialects bind them
@@ -26,7 +27,7 @@
 
 #include <poll.h>
 
-#define KNOWN_MAX 2048 /* names whose rows are known to be there */
+#define KNOWN_MAX 2048 /* names whose rows are known to exist */
 #define LOCKED_MAX 32  /* names whose rows were locked lately */
 #define HOSTS_MAX 16
 #define HOST_SIZE 256
@@ -34,7 +35,7 @@
 
 struct host_entry {
     char name[HOST_SIZE], port[8];
-    char address[64]; /* numeric, if it is not to be looked up; "": a unix socket */
+    char address[64]; /* numeric, if no look-up is needed; "": a unix socket */
     bool look_up;
     bool asked; /* the look-up is under way */
 };
@@ -42,8 +43,8 @@ struct host_entry {
 struct hosts {
     struct host_entry at[HOSTS_MAX];
     size_t count, asked_count;
-    struct addresses found; /* by the last look-up, which may be under way */
-    char trouble[160];      /* why there is none */
+    struct addresses found; /* by the last look-up, which may still be under way */
+    char trouble[160];      /* why there is no address */
 };
 
 struct locked {
@@ -60,17 +61,18 @@ struct remote_dialect {
 
     /* Connections. */
     /* The link is CONNECTING: begins a connection to link->address, or to all addresses (see pass_by). On failure
-     * it calls link_failed. When the connection is there, the dialect sets it up, and calls link_ready. */
+     * it calls link_failed. When the connection is made, the dialect sets it up, and calls link_ready. */
     void (*connect)(struct link *link);
-    /* NULL: each connect is for one address, and the next one is tried if it fails or is silent. Otherwise the client library
-     * tries all of them: the one that it is at is silent; the next attempt is to begin behind it. False: it cannot. */
+    /* NULL: each connect is for one address, and if that fails or is silent, the next address is tried. Otherwise the client
+     * library tries all addresses. This slot is called when its present address is silent, and makes the next attempt begin
+     * with the address behind it. False: that is impossible. */
     bool (*pass_by)(struct link *link);
     /* Frees the connection, if there is one. */
     void (*close)(struct link *link);
     short (*events)(const struct link *link); /* to poll link->fd for */
     /* The descriptor is ready. */
     void (*come_in)(struct link *link, short events);
-    /* Nothing is in flight. False: the server had closed the connection, and it is lost by now. */
+    /* Called while nothing is in flight. False: the server had closed the connection, and the link is lost by now. */
     bool (*is_there)(struct link *link);
     const char *(*where)(const struct link *link, char *text, size_t size); /* "host:port" */
     /* Whether something other than requests needs the connection; NULL: nothing does. */
@@ -80,22 +82,22 @@ struct remote_dialect {
     /* Groups. */
     /* Whether a group of that lane may go out now, if there is something for it. */
     bool (*is_open)(const struct link *link, enum lane lane);
-    /* Bytes of a request in a group; request NULL: what a group has besides. */
+    /* The bytes that a request adds to a group. request NULL: the bytes of a group without its requests. */
     size_t (*size)(const struct link *link, const struct request *request);
     /* False: the link was lost. */
     bool (*send)(struct link *link, struct group *group);
     /* Frees the result of a request. */
     void (*forget)(struct request *request);
-    /* Sends other things that are due; NULL: there is none. */
+    /* Sends other things that are due; NULL: the dialect has none. */
     void (*go)(struct remote *remote);
 
     /* Ghosts. */
-    /* Asks whether that session is there; it may also end it. False: out of memory. */
+    /* Asks whether that session exists; may also end it. False: out of memory. */
     bool (*ghost_look)(struct request *request, const struct session *session);
-    /* From the result. ASKED: the request was sent again. */
+    /* Judges by the result. ASKED: the request was sent again. */
     enum ghost_answer (*ghost_take)(struct request *request, const struct session *session);
-    /* If the sessions of that connection are not known: how long something of it may still be executed. Otherwise 0. NULL:
-     * they are always known. */
+    /* If the session of that connection is not known: for how long the server may still execute what it was sent.
+     * Otherwise 0. NULL: sessions are always known. */
     int64_t (*lingers_ns)(const struct link *link, int64_t now_ns);
 
     /* Begins to delete rows that have been free for long, if the fleet has not done it lately; see sweep.c. One request does
@@ -123,12 +125,12 @@ struct remote_dialect {
         .help = "how long a request waits for a row that another session keeps locked"             \
     }
 
-/* An instance: what calloc() returned for the dialect's structure. */
+/* An instance: the beginning of the dialect's structure, which calloc() made. */
 struct remote {
     struct sql_locks locks;
     const struct remote_dialect *dialect;
     int64_t connect_ms, command_ms, lock_ms; /* the options …_timeout */
-    int64_t pause_ms; /* between attempts at a row that is locked, at first */
+    int64_t pause_ms; /* the first pause between attempts at a locked row */
     struct link *main, *live;
     uint64_t numbers;
     struct hosts hosts;
@@ -137,18 +139,18 @@ struct remote {
 
     struct ghost *ghosts;
     int64_t ghost_ns;
-    int64_t settled_ns; /* they write no more then. 0: there is none */
+    int64_t settled_ns; /* when ghosts write no more. 0: there is no ghost */
 
     int64_t sweep_ns;
-    bool sweep_last;                   /* when it closes */
-    struct request *sweep;             /* it is under way. NULL */
-    bool sweeps_last;                  /* …and has begun with the close */
-    char sweep_from[MORTISE_NAME_MAX]; /* what is swept next is behind that */
+    bool sweep_last;                   /* sweep when the client closes */
+    struct request *sweep;             /* the one under way; or NULL */
+    bool sweeps_last;                  /* the one under way began with the close */
+    char sweep_from[MORTISE_NAME_MAX]; /* the next stretch begins behind this name */
     size_t sweep_from_len;
 
     uint32_t known[KNOWN_MAX]; /* by hash. 0 */
     struct locked locked[LOCKED_MAX];
-    int64_t locked_until_ns; /* none of them counts after that */
+    int64_t locked_until_ns; /* no entry counts after that */
 };
 
 static inline int64_t remote_now(const struct remote *remote)
@@ -158,7 +160,7 @@ static inline int64_t remote_now(const struct remote *remote)
 
 /* ---- instance.c: slots of the module, whose ctx is the instance --------------------------------- */
 
-/* Sets all but the options. */
+/* Sets all fields but the options. */
 void remote_init(struct remote *remote, mortise_host *host, const struct remote_dialect *dialect,
                  const struct sql_dialect *locks, int64_t reserve_ms);
 void remote_start(void *ctx, mortise_op **ops, size_t n);
@@ -167,9 +169,9 @@ void remote_watch(void *ctx, const char *name, size_t name_len);
 void remote_unwatch(void *ctx, const char *name, size_t name_len);
 size_t remote_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns);
 void remote_turn(void *ctx, const struct pollfd *ready, size_t n);
-/* Sends what can go: to be called at the end of what is posted to the pump. */
+/* Sends what can go. Call it at the end of each task that is posted to the pump. */
 void remote_go(struct remote *remote);
-/* Ends all that goes on, and the connections; frees the instance. */
+/* Ends all requests and the connections, and frees the instance. */
 void remote_close(void *ctx);
 /* Frees an instance that was not opened. */
 void remote_free(struct remote *remote);
@@ -182,16 +184,17 @@ void op_lost(struct request *request, bool sent);
 /* Slots of struct sql_dialect. */
 void op_cancel(struct sql_request *base);
 const char *op_where(const struct sql_request *base, char *text, size_t size);
-/* A READ, after the second WRITE in vain: there is a pause before it. It grows, and is not the same for any two clients:
- * those that write the same row would all be in each other's way. */
+/* Makes a READ pause after the second WRITE in vain. The pause grows and is random, because clients that write the same
+ * row at the same time would all get in each other's way. */
 void op_pause(struct request *request);
-/* A slot of struct sql_dialect, for one whose READs pause. */
+/* A slot of struct sql_dialect, for a dialect whose READs pause. */
 void op_hasten(struct sql_locks *locks, const char *name, size_t name_len, int64_t far_ns,
                int64_t due_ns);
 
 /* ---- binding.c ---------------------------------------------------------------------------------- */
 
-/* How a dialect takes values; `to` is its own. Bytes are not copied; NULL bytes are null. Spans and times are in µs, 0: no time. */
+/* How a dialect takes values; `to` is its own. Bytes are not copied; a NULL pointer is bound as null. Spans and times are
+ * in µs; 0: no time. */
 struct binder {
     void (*number)(void *to, int64_t number);
     void (*span)(void *to, int64_t us);
@@ -218,47 +221,49 @@ struct request *statement_new(struct remote *remote, const struct handler *handl
 void statement_free(struct request *request);
 /* A slot of its handler. */
 void statement_lost(struct request *request, bool sent);
-/* It goes to a queue of the connection that is for it, and from there with flight_go(). */
+/* Puts the request into a queue of its connection; flight_go() sends it from there. */
 void statement_queue(struct request *request, enum lane lane);
 
 /* ---- hosts.c ------------------------------------------------------------------------------------ */
 
-/* "db1, db1:3307, [::1]:3307": hosts to be looked up, with the default port. NULL, or what is wrong with the list. */
+/* Reads "db1, db1:3307, [::1]:3307": hosts to look up, with the default port. Returns NULL, or what is wrong with the list. */
 const char *hosts_read(struct hosts *hosts, const char *list, const char *port);
 /* Asks for the addresses. True: they are here. False: resolved() is called later. */
 bool hosts_resolve(struct remote *remote, mortise_resolved resolved);
-/* What `resolved` calls first. True: all that can be found are here. */
+/* `resolved` calls it first. True: all addresses that can be found are here. */
 bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
                  const char *problem);
-/* Whether nobody is between this host and that one. */
+/* Whether no network is between this host and that one. */
 bool host_is_local(const char *name);
 
 /* ---- ghost.c, locked.c, known.c, sweep.c -------------------------------------------------------- */
 
 /* The link is lost with these requests in flight. */
 void ghost_make(const struct link *link, const struct request *requests);
-/* The first connection is being lost: what was queued for it, and not sent, is not for the next one. */
+/* The first connection is being lost: drops the looks that are queued for it and not sent, because they must not go to the
+ * next one. */
 void ghost_unsent(struct remote *remote);
 bool ghost_has(const struct remote *remote, const mortise_grant_id *grant);
 void ghost_turn(struct remote *remote);
 int64_t ghost_due(const struct remote *remote);
 void ghost_free(struct remote *remote);
 
-/* The server ended its wait for a row. True: the request is to go out again, after the pause that it was given. */
+/* The server ended the request's wait for a row. True: the request must go out again, after a pause that this function has
+ * set. */
 bool locked_again(struct request *request);
 bool locked_lately(const struct remote *remote, const char *name, size_t len);
 
-/* Whether the row of that acquire is known to be there. A wrong `true` costs a READ more. */
+/* Whether the row of that acquire is known to exist. A wrong `true` costs one more READ. */
 bool known_has(const struct remote *remote, const mortise_op *op);
 void known_note(const struct request *request, bool there);
 
 void sweep_begin(struct remote *remote);
 void sweep_turn(struct remote *remote);
-/* For the dialect, between its statements. False: the client closes, and does not wait for it. */
+/* The dialect asks between its statements whether to go on. False: the client closes, and does not wait for the sweep. */
 bool sweep_goes_on(const struct remote *remote);
-/* The next stretch is behind that name. False: there is no more to do. */
+/* The next stretch begins behind that name. False: the sweep has nothing more to do. */
 bool sweep_next(struct remote *remote, const char *name, size_t len);
-/* It is over; frees the request. */
+/* The sweep is over; frees the request. */
 void sweep_over(struct request *request);
 /* Slots of its handler, if the statement may fail. */
 void sweep_failed(struct request *request, const struct fault *fault);
@@ -269,7 +274,7 @@ void sweep_lost(struct request *request, bool sent);
 mortise_status fault_error(mortise_error *error, const char *driver, mortise_status status,
                            int native, bool retryable, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* One line of what a client library says, which may end its lines, and say several. */
+/* Makes one line of a client library's message, which may have several lines. */
 void fault_line(const char *text, char *line, size_t size);
 
 #endif

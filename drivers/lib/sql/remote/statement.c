@@ -1,5 +1,4 @@
-/* statement.c - a request goes to the connection that is for it. Knows what renews, and nothing else of what requests are
- * for. */
+/* statement.c - a request goes to its connection. Knows which requests renew, and nothing else about their purpose. */
 #include "remote.h"
 
 struct request *statement_new(struct remote *remote, const struct handler *handler)
@@ -21,7 +20,7 @@ void statement_lost(struct request *request, bool sent)
     statement_free(request);
 }
 
-/* Renewals go alone, on the second connection; they do not wait for it if there is the first. */
+/* Renewals have the second connection for themselves. They do not wait for it to be made if the first one is there. */
 static struct link *link_for(const struct request *request)
 {
     struct remote *remote = (struct remote *)request->base.locks;

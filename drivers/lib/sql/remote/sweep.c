@@ -1,16 +1,17 @@
-/* sweep.c - when rows that have been free for long are deleted, and how far that got. One client does it for all, now and then,
- * with other work: it is no reason to wake anybody. One in so many clients also does it when it closes, because they may all
- * be short-lived.
+/* sweep.c - when rows that have been free for long are deleted, and how far the deletion has got. Now and then, one client does
+ * it for all, together with its other work, because a sweep is no reason to wake a client. One in CHANCE clients also does it
+ * when it closes, because all clients may be short-lived.
  *
- * No index tells which rows are old, so it is a scan of the table. The dialect reads a stretch of names after the other, with a
- * pause between them, and notes in the database behind which name the next one begins. So whoever shares the connection waits
- * for one stretch, however large the table is, and what a client leaves when it ends is done by the next that sweeps. Names count
- * that are there: while an old snapshot keeps deleted rows from being cleaned away, a stretch reads those, too. */
+ * No index tells which rows are old, so it is a scan of the table. The dialect reads one stretch of names after another, with a
+ * pause between them, and notes in the database behind which name the next one begins. So other requests on the connection wait
+ * for one stretch at most, however large the table is, and the next client that sweeps does what the last one left. The size of
+ * a stretch counts existing names only: while an old snapshot keeps deleted rows from being cleaned away, a stretch reads
+ * those, too. */
 #include "remote.h"
 
 #include <string.h>
 
-#define CHANCE 16 /* one in so many clients */
+#define CHANCE 16 /* one in so many clients sweeps when it closes */
 #define EVERY_NS (INT64_C(3600000) * NS_PER_MS)
 
 void sweep_begin(struct remote *remote)
@@ -22,7 +23,7 @@ void sweep_begin(struct remote *remote)
     remote->sweep_last = byte % CHANCE == 0;
 }
 
-/* One that waits for its next statement. If that is on its way, its answer ends it. */
+/* Ends a sweep that waits for its next statement. If a statement is on its way, its answer ends the sweep. */
 static void end_pause(struct remote *remote)
 {
     struct request *request = remote->sweep;
@@ -53,7 +54,7 @@ bool sweep_goes_on(const struct remote *remote)
     return !remote->locks.closing || remote->sweeps_last;
 }
 
-/* Otherwise it could go on forever, if somebody has given the column another order. */
+/* Without this check, a sweep could go on forever if somebody has given the column another order. */
 static bool is_behind(const struct remote *remote, const char *name, size_t len)
 {
     size_t from_len = remote->sweep_from_len, common = len < from_len ? len : from_len;

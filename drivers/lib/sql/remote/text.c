@@ -20,7 +20,7 @@ void text_clear(struct text *text)
     text->failed = false;
 }
 
-/* Room for so many bytes behind what is there; NULL: out of memory. */
+/* Makes room for so many bytes at the end of the text. NULL: out of memory. */
 static char *more(struct text *text, size_t len)
 {
     size_t size = text->size > 0 ? text->size : SIZE_MIN;

@@ -1,6 +1,6 @@
-/* text.h - statements without parameters, for a dialect that sends several of them as one text, are put together here. A value
- * becomes a hexadecimal or decimal literal of standard SQL, so nothing in it can be taken for a part of the statement (R10).
- * Knows no server. */
+/* text.h - puts together statements without parameters, for a dialect that sends several of them as one text. A value becomes
+ * a hexadecimal or decimal literal of standard SQL, so nothing in it can be taken for a part of the statement (R10). Knows no
+ * server. */
 #ifndef MORTISE_SQL_TEXT_H
 #define MORTISE_SQL_TEXT_H
 
@@ -41,7 +41,7 @@ void text_fill(struct text *text, const char *format, const struct values *value
 void value_bytes(struct values *values, const void *bytes, size_t len); /* not copied */
 void value_bytes_or_null(struct values *values, const void *bytes, size_t len);
 void value_number(struct values *values, int64_t number);
-/* To a struct values; all numbers are the same to it. */
+/* Binds to a struct values. All kinds of numbers become the same. */
 extern const struct binder text_binder;
 
 #endif
