@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define WATCH_AGAIN_NS                                                                             \
-    (1000 * NS_PER_MS)               /* if there is no room for a watch, or the server ends it */
+    (1000 * NS_PER_MS)               /* without room for a watch, or when the server ends one */
 #define PERMITS_NS (500 * NS_PER_MS) /* a key that blocks by its permits may be gone by then */
 
 static bool is_try(const struct claim *claim)
@@ -19,8 +19,8 @@ struct keys {
     struct borders borders;
 };
 
-/* The keys of one number of permits begin with it and a dash, and end before the character behind the dash. Of an exclusive
- * claim this means nothing, and is not used. */
+/* The keys of one number of permits begin with it and a dash, and end before the character behind the dash. For an
+ * exclusive claim these keys mean nothing and are not used. */
 static void same_keys(struct keys *keys)
 {
     keys->same_begin = keys->own;
@@ -50,7 +50,7 @@ static void keys_of(const struct driver *driver, const struct claim *claim, stru
 
 /* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
 
-/* A try is over: it tells who is there, perhaps, and is BUSY when its own key is gone. */
+/* A try is over. It reports a holder if one is known, and is BUSY as soon as its own key is gone. */
 static void meet(struct driver *driver, struct claim *claim, const struct kv *somebody)
 {
     if (claim->op->info != NULL && somebody != NULL) {
@@ -64,9 +64,9 @@ static void meet(struct driver *driver, struct claim *claim, const struct kv *so
 
 static void send_look(struct driver *driver, struct claim *claim, int64_t created);
 
-/* The first contender has another number of permits. Its key may be about to go: that of a caller that was refused for the
- * same reason is deleted only then. So the acquire fails at the second look that shows this key, and says who that is.
- * Whoever waits looks again when the key is gone, or after a pause; a try at once. */
+/* The first contender has another number of permits. Its key may be about to go, because a caller that is refused for the
+ * same reason deletes its key only afterwards. So the acquire fails only at the second look that shows this key, and
+ * reports its owner. A waiting claim looks again when the key is gone, or after a pause; a try at once. */
 static void meet_permits(struct driver *driver, struct claim *claim, const struct kv *holder,
                          int64_t revision)
 {
@@ -89,7 +89,7 @@ static void meet_permits(struct driver *driver, struct claim *claim, const struc
     }
 }
 
-/* It has a key, and this is the queue. ops: the answers to what queue_ask() asked for. */
+/* The claim has a key, and this is its queue. ops: the answers to the ranges of queue_ask(). */
 static void decide(struct driver *driver, struct claim *claim, const struct call *call,
                    const struct kvs *tokens, const struct kvs *ops, size_t count)
 {
@@ -110,14 +110,14 @@ static void decide(struct driver *driver, struct claim *claim, const struct call
         meet(driver, claim, view.somebody);
     else {
         claim_wait(driver, claim, &view, call->answer.header.revision);
-        if (view.is_stranger) /* by then that one was refused, or is the first, and refuses this one */
+        if (view.is_stranger) /* by then it was refused, or is the first and refuses this claim */
             claim_retry(driver, claim, PERMITS_NS);
     }
 }
 
 /* ---- looks ------------------------------------------------------------------------------------------------ */
 
-/* Its own key as an answer shows it. */
+/* Takes over what an answer shows of the claim's own key. */
 static void take_own(struct driver *driver, struct claim *claim, const struct kv *kv,
                      int64_t revision)
 {
@@ -133,12 +133,12 @@ static void take_own(struct driver *driver, struct claim *claim, const struct kv
         claim_set_session(claim, session);
 }
 
-/* There is no key: nothing of it is in the servers. */
+/* The claim has no key: the servers have nothing of it. */
 static void start_again(struct driver *driver, struct claim *claim)
 {
     claim->made = false;
     claim->lease = 0;
-    claim_set_move(claim, NULL); /* it names the key that has gone: it is never done */
+    claim_set_move(claim, NULL); /* the move names the key that is gone, so it is never done */
     claim_become(driver, claim, CLAIM_IDLE);
     claim_go(driver, claim);
 }
@@ -161,7 +161,7 @@ static void looked(struct driver *driver, struct call *call)
         int64_t created = claim->created;
         bool is_queued = claim->state == CLAIM_QUEUED;
         take_own(driver, claim, own->all, answer->header.revision);
-        if (!is_queued || claim->created != created) { /* it is another one than was asked about */
+        if (!is_queued || claim->created != created) { /* not the key that was asked about */
             claim_look(driver, claim);
             return;
         }
@@ -251,7 +251,7 @@ static void was_not_put(struct driver *driver, struct claim *claim, struct call 
     } else if (own->count > 0) {
         claim_look(driver, claim);
     } else if (!is_joined || first->count == 0 || !is_try(claim)) {
-        claim_become(driver, claim, CLAIM_IDLE); /* when its session is joined again */
+        claim_become(driver, claim, CLAIM_IDLE); /* goes on when its session is joined again */
         claim_go(driver, claim);
     } else {
         claim_become(driver, claim, CLAIM_IDLE);
@@ -259,10 +259,11 @@ static void was_not_put(struct driver *driver, struct claim *claim, struct call 
     }
 }
 
-/* The servers have refused it: there is no key, unless it has used up their space, or an earlier one was lost. */
+/* The servers have refused the acquire. So there is no key, unless this acquire has used up their space, or the reply to an
+ * earlier one was lost. */
 static void was_refused(struct driver *driver, struct claim *claim, struct call *call)
 {
-    if (fault_is_no_lease(call)) { /* with it ends what waits for it */
+    if (fault_is_no_lease(call)) { /* the claims that wait for the session end with it */
         session_end(driver, claim->session);
         return;
     }
@@ -279,8 +280,9 @@ static void was_refused(struct driver *driver, struct claim *claim, struct call 
 
 /* ---- a delete in the same transaction ---- */
 
-/* Requests are executed in any order, so an acquire can be executed before the delete of this client's last key of that name, which
- * was sent before it. Then it would wait for itself. So it deletes that key too, if the delete is not answered yet. */
+/* Requests are executed in any order. So an acquire can be executed before the delete of this client's last key of that name,
+ * although the delete was sent first. Then the client would wait for itself. So if that delete is not answered yet, the acquire
+ * deletes the key, too. */
 static struct claim *find_leaving(const struct claim *claim)
 {
     struct claim *other;
@@ -290,7 +292,7 @@ static struct claim *find_leaving(const struct claim *claim)
     return NULL;
 }
 
-/* What the acquire has done to that key is known, so that the other claim knows whether it was there. */
+/* It is known now what the acquire has done to the covered key, so the covered claim learns whether the key was there. */
 static void uncover(struct driver *driver, struct claim *claim, bool deleted)
 {
     struct claim *other;
@@ -304,7 +306,7 @@ static void uncover(struct driver *driver, struct claim *claim, bool deleted)
         claim_end(driver, other, MORTISE_OK);
 }
 
-/* This answer counts whatever has become of the claim, unless its session has ended. */
+/* This answer counts in every state of the claim, unless its session has ended. */
 static void asked(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
@@ -386,7 +388,7 @@ static void ask(struct driver *driver, struct claim *claim)
 
 /* ---- what is next ------------------------------------------------------------------------------------------ */
 
-/* Chooses the session of a claim that has none that is of use. False: no memory. */
+/* Chooses a session for a claim that has no usable one. False: no memory. */
 static bool choose_session(struct driver *driver, struct claim *claim)
 {
     struct session *session = session_for(driver, claim->ttl_ms);
@@ -412,7 +414,7 @@ static void begin(struct driver *driver, struct claim *claim)
         ask(driver, claim);
 }
 
-/* What waits for a join goes on when that is answered. */
+/* A claim that waited for a join goes on when the join is answered. */
 static void settle(struct driver *driver, struct claim *claim)
 {
     if (claim->session->join != JOINED)
@@ -453,13 +455,14 @@ static void go_now(struct driver *driver, struct claim *claim)
     case CLAIM_REDELETING:
         claim_delete(driver, claim);
         return;
-    default: /* ASKING and UNWANTED wait for their answer, and the others have no next call */
+    default: /* ASKING and UNWANTED wait for their answers; the others have no next call */
         return;
     }
 }
 
-/* Thousands of claims may begin together, go on after a reconnection, or move. They are not all sent at once. They keep their
- * order: the next acquire of a name is behind its release. Held ones go first, because only they have a deadline. */
+/* Thousands of claims may begin together, go on after a reconnection, or move. Not all of their calls are sent at once.
+ * Claims keep their order: the next acquire of a name is behind its release. Held claims go first, because only they have a
+ * deadline. */
 bool claim_is_late(struct driver *driver, struct claim *claim)
 {
     if (claim->prev_late != NULL)
@@ -477,7 +480,7 @@ void claim_go(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_IDLE && claim->session == NULL &&
         !choose_session(driver,
-                        claim)) /* which is to be granted, whether or not there is a connection */
+                        claim)) /* a session is wanted, connected or not */
         return;
     if (!is_connected(driver))
         return;

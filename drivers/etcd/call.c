@@ -33,15 +33,15 @@ static void call_end(struct call *call, enum call_end end)
 
 void calls_lost(struct link *link)
 {
-    struct call *lost = link->calls; /* handlers make no new ones, because the link is not UP */
+    struct call *lost = link->calls; /* handlers make no new calls, because the link is not UP */
     link->calls = NULL;
-    link->calls_due_ns = MORTISE_NEVER; /* else the pump would turn until the next attempt */
+    link->calls_due_ns = MORTISE_NEVER; /* otherwise the pump would spin until the next attempt */
     link->token_state = TOKEN_NONE;
     while (lost != NULL) {
         struct call *call = lost;
         DL_DELETE(lost, call);
         link->open--;
-        /* What waited for a token was not executed. */
+        /* A call that waited for a token was not executed. */
         bool is_refused = call->parked && link->refused;
         call->end = is_refused ? CALL_REFUSED : CALL_LOST;
         call->code = is_refused ? GRPC_UNAUTHENTICATED : 0;
@@ -148,7 +148,8 @@ bool link_send(struct link *link, struct call *call)
     return link_send_within(link, call, link->settings->timeout_ms * NS_PER_MS);
 }
 
-/* The stream of the watches. If a token is on its way, it begins with that: without one the servers would refuse every watch. */
+/* Begins the stream of the watches. If a token is on its way, the stream waits for it, because without a token the servers
+ * would refuse every watch. */
 static bool begin_watches(struct link *link)
 {
     const char *token = link->token_state == TOKEN_THERE ? link->token : NULL;
@@ -178,7 +179,7 @@ static void unpark(struct link *link)
             link_break(link, "out of memory");
 }
 
-/* What is in a message has no NUL behind it. */
+/* Bytes in a message have no NUL behind them. */
 static char *copy_text(struct bytes bytes)
 {
     char *text = malloc(bytes.size + 1);
@@ -224,8 +225,8 @@ void calls_authenticate(struct link *link)
         link_break(link, "out of memory");
 }
 
-/* The call was refused for its token, and not executed. True: it is sent again, with another one. "User name is empty": it had
- * none, because authentication was not enabled yet when the driver asked for one. */
+/* The call was refused because of its token, and not executed. True: it is sent again, with another token. "User name is
+ * empty": the call had no token, because authentication was not enabled yet when the driver asked for one. */
 static bool is_sent_again(struct call *call)
 {
     struct link *link = call->link;
@@ -253,7 +254,7 @@ static bool call_message(struct grpc_call *grpc, struct bytes message)
     return !call->message.failed;
 }
 
-/* The statuses by which the server says that it did not do it. */
+/* The statuses which say that the server did not execute the call. */
 static bool is_refusal(int status)
 {
     switch (status) {
@@ -296,7 +297,7 @@ static bool take_header(struct call *call)
     bool is_other_member = link->member != 0 && header->member != link->member;
     bool is_other_cluster = link->cluster != 0 && header->cluster != link->cluster;
     bool is_first = link->term == 0;    /* on this connection */
-    if (call->history != link->history) /* it is being given up */
+    if (call->history != link->history) /* the link is being given up */
         return false;
     if (is_other_member) {
         link_break(link, "answers come from several members: a balancer of calls is in between");
@@ -346,7 +347,7 @@ static void call_ended(struct grpc_call *grpc)
         link_break(link, "an answer makes no sense");
     else if (call->method == METHOD_AUTHENTICATE || take_header(call))
         call_end(call, CALL_DONE);
-    /* else it ends as LOST with the connection */
+    /* otherwise the call ends as LOST with the connection */
 }
 
 static const struct grpc_events call_events = {.message = call_message, .ended = call_ended};
@@ -395,5 +396,5 @@ void link_watch_stop(struct link *link)
 {
     grpc_cancel(&link->grpc, &link->watch);
     link->watch.out.size = link->watch.sent =
-        0; /* what came in may be being read: the next stream drops it */
+        0; /* its input may be in use: the next stream drops it */
 }

@@ -8,9 +8,9 @@
 void calls_authenticate(struct link *link);
 /* The connection is gone: tells each call that it is LOST. */
 void calls_lost(struct link *link);
-/* Whether one of them is not answered in time. */
+/* Whether a call was not answered in time. */
 bool calls_are_overdue(struct link *link, int64_t now_ns);
-/* At the end: they are told nothing. */
+/* When the link closes: frees the calls without telling their owners. */
 void calls_free(struct link *link);
 
 #endif

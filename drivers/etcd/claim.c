@@ -6,7 +6,7 @@
 
 #define AGAIN_NS (1000 * NS_PER_MS)
 #define SLOT_MAX 0xffffff
-#define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
+#define LOOK_GRID_NS (100 * NS_PER_MS) /* claims that fall due together need one sweep */
 
 /* ---- names and claims ------------------------------------------------------------------------------ */
 
@@ -95,7 +95,7 @@ void claim_cover(struct driver *driver, struct claim *claim, struct claim *other
     claim->covered_slots |= slot_bit(other->slot);
 }
 
-/* Nothing of the claim is on its way. */
+/* No call of the claim is on its way any more. */
 static void slots_settle(struct driver *driver, struct claim *claim)
 {
     for (uint32_t slot = 0; claim->covered_slots != 0; slot++) {
@@ -200,7 +200,7 @@ void claim_tell(struct driver *driver, struct claim *claim)
 
 /* ---- states ----------------------------------------------------------------------------------------- */
 
-/* What it counts for in a session. */
+/* Adds the claim to the counters of a session, or takes it off. */
 static void count(const struct claim *claim, struct session *session, unsigned by)
 {
     if (session == NULL)
@@ -269,8 +269,8 @@ void claim_uncover(struct driver *driver, struct claim *claim)
     }
 }
 
-/* A try: somebody holds the lock, for as long as nobody knows. Any other acquire is a repeated one, and what the first one got is
- * lost: the core may ask again at once, under another grant, and that one waits for its turn. */
+/* A try is BUSY because somebody holds the lock, for an unknown time. Any other acquire here is a repeated one, and what
+ * the first one got is lost. The core may ask again at once under another grant, and that acquire waits for its turn. */
 static void answer_busy(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -325,7 +325,7 @@ void claims_each(struct driver *driver, claim_visit *visit)
     for (struct name *name = driver->names, *next; name != NULL; name = next) {
         next = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
-            after = claim->next; /* the name ends with its last claim, and then this is NULL */
+            after = claim->next; /* NULL at the last claim, with which the name ends */
             visit(driver, claim);
         }
     }
@@ -355,8 +355,8 @@ struct call *claim_begin(struct driver *driver, struct claim *claim, reply_handl
         (struct reply_to){.answered = answered, .target = claim, .step = claim->step});
 }
 
-/* A call that was not sent, because there is no memory, is as one whose reply was lost. The sweep tries it again, and if
- * an acquire has failed here, it drops the claim. */
+/* A call that was not sent, because there is no memory, counts as one whose reply was lost. The sweep tries again; if it
+ * was an acquire, which has failed here, the sweep drops the claim. */
 bool claim_send(struct driver *driver, struct claim *claim, struct call *call)
 {
     mortise_op *op = claim->op;
@@ -377,7 +377,7 @@ struct claim *claim_answered(struct driver *driver, struct call *call)
 {
     struct claim *claim = call->to.target;
     claim->pending--;
-    bool may_be_look = claim->state == CLAIM_QUEUED; /* claim_wait() tells whether that is enough */
+    bool may_be_look = claim->state == CLAIM_QUEUED; /* claim_wait() judges if that is enough */
     if (call->end != CALL_LOST && !may_be_look)
         claim->patience.away_ns = 0;
     if (claim->pending == 0)

@@ -1,7 +1,7 @@
-/* driver.h - the etcd driver: its files, its data, and what its lower files tell the upper ones.
+/* driver.h - the etcd driver: its files, its data, and the functions through which lower files call upper ones.
  *
  * protocol.md says on one page what the driver sends and what it may believe afterwards. Each file uses only files below it
- * in this list, but for acquire.c, grant.c and release.c, which are one part, and link.c and call.c, which are another:
+ * in this list. Exceptions: acquire.c, grant.c and release.c are one part, and link.c and call.c are another.
  *
  *   module.c     the module's table and options; opens and closes an instance; hands out the ops
  *   lease.c      what the core's ops and the sessions' events mean for the claims
@@ -11,7 +11,7 @@
  *   wait.c       what a claim watches while others block it
  *   release.c    ends a claim that nobody wants any more
  *   claim.c      the claims and their states (claim.h has the table)
- *   inspect.c    inspect, break and list; record.c: the small records; ping.c: ping
+ *   inspect.c inspect, break and list; record.c: small records; ping.c: ping
  *   dead.c       the claims of dead processes
  *   query.c      what these have in common
  *   session.c    the sessions: leases, joins, beats, deadlines (session.h has the table)
@@ -35,8 +35,8 @@
 
 #define DATA_MAX (MORTISE_NOTE_MAX + 128) /* the value of a key of ours */
 #define QUOTED_SIZE 160                   /* a name in a message */
-#define SLOTS 64                          /* that are used again */
-#define OPEN_MAX 256 /* calls on their way, about: others wait in the backlog */
+#define SLOTS 64                          /* slots that are used again */
+#define OPEN_MAX 256 /* about so many calls on their way: others wait in the backlog */
 
 enum option {
     OPTION_ENDPOINTS,
@@ -61,32 +61,32 @@ enum watch_target { WATCHES_BLOCKER, WATCHES_OWN, WATCHES_SESSION };
 enum watch_event {
     WATCH_CHANGED,
     WATCH_DELETED,
-    WATCH_ENDED /* by the server: its revision is gone, or a right */
+    WATCH_ENDED /* by the server: the revision is compacted, or a right is missing */
 };
 
-/* What a file tells the files above it. module.c fills it in. */
+/* The functions of upper files that lower files call. module.c fills it in. */
 struct upcalls {
     /* watch.c: for blockers and own keys, `target` is a claim, else a session */
     void (*watched)(struct driver *driver, enum watch_target kind, void *target,
                     enum watch_event event);
     /* watch.c: see wait.c, THE TURN */
     void (*turn)(struct driver *driver, struct claim *claim, int64_t revision, struct bytes before);
-    /* acquire.c: its key was seen, and its lease may be one that proves nothing */
+    /* acquire.c: the claim's key was seen; the key's lease may be one that proves nothing */
     void (*seen)(struct driver *driver, struct claim *claim);
-    /* likewise: its turn in the backlog has come */
+    /* likewise: the claim's turn in the backlog has come */
     void (*late)(struct driver *driver, struct claim *claim);
     /* session.c */
     void (*ready)(struct driver *driver, struct session *session); /* it is joined */
     void (*proven)(struct driver *driver, struct session *session);
     void (*left)(struct driver *driver, struct session *session);
     void (*over)(struct driver *driver, struct session *session);
-    /* The servers refuse to grant it, or to join it. */
+    /* The servers refuse to grant the session's lease, or the join. */
     void (*refused)(struct driver *driver, struct session *session, const struct call *call);
 };
 
-/* Of an op: see fault.c, PATIENCE. */
+/* How long an op has been without an answer: see fault.c, PATIENCE. */
 struct patience {
-    int64_t away_ns; /* since when nobody answers; 0: somebody does */
+    int64_t away_ns; /* since when no server answers; 0: one does */
     size_t tries;    /* the link's then */
 };
 
@@ -102,31 +102,31 @@ struct driver {
     struct link link;
     bool up_once;
 
-    int64_t away_due_ns; /* when to look for ops that have waited long enough for an answer; */
-    size_t tries_seen;   /* likewise if the link's are others */
+    int64_t away_due_ns; /* when to look for ops that have waited too long for an answer; */
+    size_t tries_seen;   /* likewise if the link's number is another one */
 
     struct watch *watches; /* uthash, by id */
     int64_t watch_number;
     int64_t
-        watch_ended_ns; /* when the servers ended all of them last, for another reason than a compaction; */
+        watch_ended_ns; /* when the servers last ended all watches, not because of a compaction; */
     int64_t watch_pause_ns; /* and how long their owners wait before they watch again */
     struct session *sessions;
 
     struct key_id key_id; /* of the next claim, without its slot */
-    uint32_t next_slot;   /* of those that are used once */
+    uint32_t next_slot;   /* the next of the slots that are used once */
     uint64_t
-        busy_slots; /* calls of earlier claims, which may change keys with these, are on their way */
+        busy_slots; /* earlier claims have calls on their way that may change keys with these */
     unsigned slot_calls[SLOTS];
     struct name *names; /* uthash, by key */
     size_t claim_count;
     size_t moves;             /* on their way */
-    struct claim *backlog;    /* those that wait until fewer calls are on their way */
+    struct claim *backlog;    /* claims that wait until fewer calls are on their way */
     struct claim *old_claims; /* ENDED, with calls on their way */
     int64_t sweep_ns;         /* when to look at all claims */
     int64_t base;             /* of the tokens: the largest that was read */
-    int64_t base_at;   /* a revision of this history at which %tokens said no more; 0: none */
+    int64_t base_at;   /* a revision of this history at which %tokens was no larger; 0: none */
     bool must_jump;    /* the servers went back: the next token has a larger base */
-    int64_t jump_from; /* the base that the snapshot has, at most; INT64_MAX: not known */
+    int64_t jump_from; /* the largest base that the snapshot can have; INT64_MAX: unknown */
 
     struct query *queries;
     struct query *old_queries; /* answered, with calls on their way */
@@ -165,14 +165,14 @@ static inline struct bytes bytes_of(const char *text, size_t size)
 
 /* ---- watch.c -------------------------------------------------------------------------------------- */
 
-/* Watches [begin, end), or the key `begin` if end is empty, from that revision on. puts: changes too. Returns the watch's
- * number; 0: there is no memory, or no connection. */
+/* Watches [begin, end), or the key `begin` if end is empty, from that revision on. puts: also report changes. Returns the
+ * watch's number; 0: there is no memory, or no connection. */
 int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
                     struct bytes end, int64_t from_revision, bool puts);
-/* Watches both keys of a claim, its own and the only one before it, for their deletion. See wait.c, THE TURN. */
+/* Watches two keys of a claim's queue, its own and the only one before it, for their deletion. See wait.c, THE TURN. */
 int64_t watch_turn(struct driver *driver, struct claim *claim, struct bytes own,
                    struct bytes before, int64_t from_revision);
-/* 0 and numbers of watches that have ended are ignored. */
+/* Ignores 0 and the numbers of watches that have ended. */
 void watch_stop(struct driver *driver, int64_t number);
 bool watch_message(struct driver *driver, struct bytes message);
 /* The connection is lost, or the driver is closed. */
@@ -183,11 +183,11 @@ void watches_end(struct driver *driver);
 /* Fails an op with what the servers said when they refused a call. */
 void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
                    const struct call *call);
-/* BACKEND, for good: the database is full, and the write was not done. */
+/* BACKEND, not retryable: the database is full, and the write was not done. */
 void fault_no_space(struct driver *driver, mortise_op *op);
 /* Fails an op because nobody answers, or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
-/* INDETERMINATE: an acquire whose grant has a claim that serves it no more. */
+/* INDETERMINATE: fails an acquire whose grant belongs to a claim that is already being deleted. */
 void fault_leaving(struct driver *driver, mortise_op *op);
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status);
 /* BACKEND: what is stored makes no sense. */
@@ -198,15 +198,15 @@ void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool fault_is_no_lease(const struct call *call); /* "requested lease not found" */
-/* "database space exceeded": the servers refuse most such writes, but the one that reaches the limit is executed, and
- * answered like this too. So nobody knows. */
+/* "database space exceeded": the servers refuse most such writes, but they execute the one that reaches the limit,
+ * and answer it in the same way. So nobody knows whether the write was done. */
 bool fault_is_doubtful(const struct call *call);
 bool fault_is_no_space(const struct call *call);
 /* An op begins. */
 void patience_begin(struct driver *driver, struct patience *patience);
 /* The connection is lost. */
 void patience_lost(struct driver *driver, struct patience *patience);
-/* Whether nobody has answered it for long enough. */
+/* Whether the op has been without an answer for so long that it fails. */
 bool patience_is_over(struct driver *driver, const struct patience *patience);
 
 /* ---- note.c --------------------------------------------------------------------------------------- */
@@ -215,13 +215,13 @@ bool patience_is_over(struct driver *driver, const struct patience *patience);
 size_t note_write(const struct driver *driver, const mortise_grant_id *grant, int64_t base,
                   int64_t time_ms, bool downgraded, char data[DATA_MAX]);
 int64_t note_time_ms(void); /* the wall clock */
-/* Reads it: who made the key, its grant id (info->owner), info->mode (SHARED: it was downgraded), and the base of its tokens;
- * -1: it is none of ours. */
+/* Reads such a value: who made the key, its grant id (info->owner), and info->mode (SHARED: it was downgraded). Returns the
+ * base of its tokens; -1: the key is not ours. */
 int64_t note_read(struct bytes value, mortise_info *info);
-/* Fills info from the key of a holder. base: for a key that does not say its own. */
+/* Fills info from the key of a holder. base: used if the key does not say its own. */
 void note_holder(const struct kv *kv, int64_t base, mortise_info *info);
 
-/* The base of the tokens, as %tokens says it for this cluster. */
+/* What %tokens says about the base of the tokens, for this cluster. */
 enum base_kind { BASE_GOOD, BASE_NONE, BASE_OTHER_CLUSTER, BASE_NONSENSE };
 enum base_kind base_read(const struct kvs *kvs, uint64_t cluster, int64_t *base);
 size_t base_write(int64_t base, uint64_t cluster, char data[DATA_MAX]);

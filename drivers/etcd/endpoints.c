@@ -71,7 +71,7 @@ bool endpoints_read(struct endpoints *endpoints, const char *list, const char **
     return endpoints->count > 0;
 }
 
-/* The one behind `last` becomes the first; their order stays. */
+/* The address behind `last` becomes the first one; the order stays. */
 static void rotate(struct address *all, size_t count, const struct address *last)
 {
     struct address old[ENDPOINT_ADDRESSES];

@@ -1,5 +1,5 @@
-/* endpoints.h - the endpoints of the config: names or addresses of the members, and which one is tried next. Pure but for the
- * conversion of addresses. */
+/* endpoints.h - the endpoints of the config: names or addresses of the members, and which one is tried next. No I/O; only
+ * converts addresses. */
 #ifndef MORTISE_ETCD_ENDPOINTS_H
 #define MORTISE_ETCD_ENDPOINTS_H
 
@@ -25,10 +25,10 @@ struct endpoints {
     size_t count, at;
 };
 
-/* Reads a list of HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT. False: *problem is where it is wrong, or NULL: too many, or
- * none. */
+/* Reads a list of HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT. False: *problem is the place of the error, or NULL if there
+ * are too many endpoints, or none. */
 bool endpoints_read(struct endpoints *endpoints, const char *list, const char **problem);
-/* Copies as many addresses as there is room for, beginning behind `last`, if that is one of them; returns how many. */
+/* Copies as many addresses as there is room for, beginning behind `last` if that is one of them. Returns how many. */
 size_t addresses_take(const struct addrinfo *from, const struct address *last,
                       struct address to[ENDPOINT_ADDRESSES]);
 

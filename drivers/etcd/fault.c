@@ -1,5 +1,5 @@
-/* fault.c - turns what servers say, and their silence, into statuses and messages that name the server, the lock and the
- * operation. */
+/* fault.c - turns the servers' errors, and their silence, into statuses and messages that name the server, the lock and
+ * the operation. */
 #include "driver.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static const char *verb_of(const mortise_op *op)
     return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : verbs[op->kind];
 }
 
-/* A space and the quoted name; nothing for a ping, which has no name. */
+/* A space and the quoted name, or "" for a ping, which has no name. */
 static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
 {
     buffer[0] = '\0';
@@ -66,7 +66,7 @@ void fault_no_space(struct driver *driver, mortise_op *op)
            "etcdserver: mvcc: " NO_SPACE);
 }
 
-/* A server that refuses the next connection says nothing of a request that was sent before: that one stays in doubt. */
+/* If a server refuses the next connection, that says nothing about a request that was sent before, which stays in doubt. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
 {
     char name[QUOTED_SIZE];
@@ -148,8 +148,8 @@ bool fault_is_no_space(const struct call *call)
 
 /* ---- patience ----------------------------------------------------------------------------------------------
  *
- * PATIENCE. An op is *away* while nobody answers it. A connection alone is no answer: a member without a majority tells its status,
- * and one whose disk hangs answers reads. So each op counts for itself:
+ * PATIENCE. An op is *away* while no server answers it. A connection alone is no answer: a member without a majority still
+ * answers Status, and one whose disk hangs answers reads. So the time is counted for each op:
  *
  *   event                                                not away           away
  *   it begins, with a connection                         not away           -
@@ -165,13 +165,15 @@ bool fault_is_no_space(const struct call *call)
  *   the connection is lost                               away from now on   - a
  *   connect_timeout has passed, no connection            -                  it fails b
  *
- *   a: a call without an answer ends with the connection, so the second loss finds that none came in between. b: when each endpoint
- *   was tried since. While there is a connection nothing fails: what is on its way is answered within `timeout`, or this connection
- *   is lost, too. So servers that answer each call in time, however slowly, never lose an op. c: a look is a read. Who is the first
- *   goes on with a write, or needs a proof: these may be lost each time, and then it is QUEUED again, and looks.
+ *   a: a call without an answer ends with the connection; at the second loss, no answer has come in between. b: if each
+ *   endpoint was tried since. While there is a connection, no op fails: its call is answered within `timeout`, or this
+ *   connection is lost, too. So servers that answer each call in time, however slowly, never make an op fail. c: a look is only
+ *   a read. A claim that is the first goes on with a write, or needs a proof. These may be lost each time, and then the claim
+ *   is QUEUED again, and looks.
  *
- * A claim that waits for its turn is not away: its look has told it to. After a loss it looks again, and is away until that is
- * answered. Queries are away from their first loss to their end: a list that begins anew would be answered in part each time. */
+ * A claim that waits for its turn is not away, because a look was answered and told it to wait. After a loss it looks again,
+ * and is away until the look is answered. A query is away from its first loss to its end, because a list that begins anew would
+ * be answered in part each time. */
 
 static void look_by(struct driver *driver, int64_t at_ns)
 {
@@ -199,7 +201,7 @@ void patience_begin(struct driver *driver, struct patience *patience)
         patience_lost(driver, patience);
 }
 
-/* If it is not, the driver looks again then, and whenever another endpoint was given up. */
+/* If it is not over, the driver checks again when it will be, and whenever another endpoint was given up. */
 bool patience_is_over(struct driver *driver, const struct patience *patience)
 {
     if (patience->away_ns == 0 || is_connected(driver))

@@ -2,22 +2,24 @@
  *
  * THE TOKEN is the create revision of the claim's key plus a base. Revisions grow with every change in the cluster. The base is in
  * the key %tokens. It makes tokens larger than a floor that an op asks for: a claim raises it, by compare and set, before it is
- * granted. Each claim reads the base in the very transaction that shows it as first. A turn reads nothing: it takes the base that its
- * last look has read, if the key of the only claim that can have held the name since says no larger one; else it looks. So each counts
- * with at least what every former holder of its name has counted with. Another name may be ahead. A claim writes the base that it
- * counts with into its key, for turns, inspect and break.
+ * granted. Each claim reads the base in the very transaction that shows it as first. A turn reads nothing. It takes the base
+ * that its last look has read, unless the key of the only claim that can have held the name since says a larger one; then it
+ * looks. So each claim counts with at least the base of every former holder of its name. Another name's base may be larger. A
+ * claim writes the base that it counts with into its key, for turns, inspect and break.
  *
- * Somebody may delete %tokens, and a client that does not know what it was makes it anew. A client never counts with less than the
- * largest base that it knows: it raises what it finds.
+ * Somebody may delete %tokens, and then a client that does not know its former value makes it anew. A client never counts with
+ * less than the largest base that it knows: it raises a smaller one that it finds.
  *
  * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. If it also has
  * another id, %tokens names the cluster for which its base is good: the first claim that finds another cluster there raises
- * the base by BASE_JUMP. If it has the same id (link.h, HISTORIES), a client that has seen its revisions go back does so, once.
+ * the base by BASE_JUMP. If the cluster has the same id (link.h, HISTORIES), a client that has seen its revisions go back
+ * raises the base, once.
  *
  * ONE JUMP IS ENOUGH for all clients that have seen it. A client knows that another one has jumped if it finds a base that is
- * BASE_JUMP above what the snapshot can have. It knows that if it has read the base in the part of the former history that was
- * lost: behind the revision that the servers had when it noticed, so behind the snapshot. As the base never shrinks, that of the
- * snapshot is not above it. Otherwise the larger base may come from the former history, so it jumps. */
+ * BASE_JUMP above the largest that the snapshot can have. It knows this largest one if it has read the base in the part of the
+ * former history that was lost: behind the revision that the servers had when it noticed the loss, and so behind the snapshot.
+ * The base never shrinks, so that of the snapshot is not larger. Otherwise the large base that it finds may come from the
+ * former history, so it jumps. */
 #include "claim.h"
 
 #include <string.h>
@@ -38,7 +40,7 @@ void tokens_history(struct driver *driver, bool is_other_cluster)
     bool was_read_behind = driver->base_at > driver->link.revision;
     int64_t from = was_read_behind ? driver->base : INT64_MAX;
     driver->base_at = 0;
-    if (is_other_cluster) /* of that %tokens tells */
+    if (is_other_cluster) /* %tokens reports that case */
         return;
     if (!driver->must_jump || from > driver->jump_from)
         driver->jump_from = from;
@@ -85,7 +87,7 @@ static void noted(struct driver *driver, struct call *call)
         return;
     if (call->end == CALL_REFUSED)
         claim_fail(driver, claim, call);
-    else if (!call->answer.done) /* it was moved, or is gone */
+    else if (!call->answer.done) /* its key was moved, or is gone */
         claim_look(driver, claim);
     else {
         claim->modified = call->answer.header.revision;
@@ -94,7 +96,7 @@ static void noted(struct driver *driver, struct call *call)
     }
 }
 
-/* The base is high enough. The key says it, if it does not yet. */
+/* The base is high enough. Writes it into the key, if the key does not have it yet. */
 static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 {
     char data[DATA_MAX];
@@ -125,10 +127,10 @@ static void raised(struct driver *driver, struct call *call)
         return;
     if (call->end == CALL_REFUSED)
         claim_fail(driver, claim, call);
-    else if (!call->answer.done) /* somebody else was faster */
+    else if (!call->answer.done) /* another client was faster */
         claim_look(driver, claim);
     else {
-        driver->must_jump = false; /* had it become true meanwhile, this answer would be lost */
+        driver->must_jump = false; /* if it had become true meanwhile, this answer would be lost */
         driver->base_at = call->answer.header.revision;
         count_with(driver, claim, claim->base);
     }
@@ -182,11 +184,11 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     claim_become(driver, claim, CLAIM_FIRST);
     claim->step++;
     if (kind == BASE_GOOD && base >= BASE_JUMP && base - BASE_JUMP >= driver->jump_from)
-        driver->must_jump = false; /* somebody else has: ONE JUMP IS ENOUGH */
+        driver->must_jump = false; /* another client has jumped: ONE JUMP IS ENOUGH */
     bool jumps = kind == BASE_OTHER_CLUSTER || driver->must_jump;
     bool is_good = kind == BASE_GOOD && base >= driver->base && !jumps;
     if (base <
-        driver->base) /* somebody has deleted it, and perhaps made it anew; or it was restored */
+        driver->base) /* %tokens was deleted, and perhaps made anew; or it was restored */
         base = driver->base;
     if (jumps && base <= INT64_MAX - BASE_JUMP)
         base += BASE_JUMP;

@@ -79,7 +79,7 @@ static bool messages_tell(struct grpc *grpc, struct grpc_call *call)
         if (in->size - at - GRPC_PREFIX < size)
             break;
         is_good = call->events->message(call, (struct bytes){prefix + GRPC_PREFIX, size});
-        if (call->stream != stream) /* it was canceled, or is another one by now */
+        if (call->stream != stream) /* the call was canceled, or has another stream by now */
             return true;
         at += GRPC_PREFIX + size;
     }

@@ -1,15 +1,15 @@
-/* grpc.h - gRPC on one connection: calls are HTTP/2 streams of libnghttp2, which does no I/O of its own. Knows neither sockets
- * nor etcd.
+/* grpc.h - gRPC on one connection: calls are HTTP/2 streams of libnghttp2, which does no I/O of its own. Does not know sockets
+ * or etcd.
  *
- * A call sends one message (and ends its side), or is a stream to which more messages are pushed. What comes back is told to
- * its events: each whole message, and then, once, that the call has ended. The events are called inside grpc_receive();
+ * A call sends one message (and ends its side), or is a stream to which more messages are pushed. The call's events report
+ * what comes back: each whole message, and then, once, that the call has ended. The events are called inside grpc_receive();
  * they may start, push and cancel calls, and must not close the connection.
  *
- * A PING of the server is not answered at once, but when grpc_ping_answer() is called: see link.h. If another one comes before
- * that, the first is answered then, and the other one waits.
+ * A PING of the server is not answered at once, but when grpc_ping_answer() is called: see link.h. If a second PING comes
+ * before that, the first one is answered immediately, and the second one waits.
  *
- * Whatever the server sends, memory is bounded: a message has GRPC_MESSAGE_MAX bytes at most, a header block what nghttp2
- * permits (64 KB), and what is beyond ends the connection. */
+ * Memory is bounded, whatever the server sends: a message has at most GRPC_MESSAGE_MAX bytes, a header block what nghttp2
+ * permits (64 KB). Anything larger ends the connection. */
 #ifndef MORTISE_ETCD_GRPC_H
 #define MORTISE_ETCD_GRPC_H
 
@@ -40,7 +40,7 @@ enum grpc_status {
 
 struct grpc_call;
 struct grpc_events {
-    /* False: it makes no sense, so the connection is given up. */
+    /* False: the message makes no sense, so the connection is given up. */
     bool (*message)(struct grpc_call *call, struct bytes message);
     /* Nothing more comes; the call may be freed. */
     void (*ended)(struct grpc_call *call);
@@ -70,26 +70,27 @@ struct grpc {
 };
 
 bool grpc_open(struct grpc *grpc, const char *authority, bool is_secure);
-/* The calls that are open are forgotten, and told nothing. */
+/* Forgets the open calls without calling their events. */
 void grpc_close(struct grpc *grpc);
 
-/* A message begins behind its prefix: writes go between these two. */
+/* Begin and end a message, whose prefix they write. The caller writes the message between the two. */
 void grpc_begin(struct grpc_call *call, size_t *mark);
 void grpc_end(struct grpc_call *call, size_t mark);
-/* Starts it with what `out` has. token: of the user, or NULL. timeout_ms 0: none. False: no memory, or the connection is spent. */
+/* Starts the call with the bytes in `out`. token: the user's, or NULL. timeout_ms 0: none. False: no memory, or the
+ * connection is spent. */
 bool grpc_start(struct grpc *grpc, struct grpc_call *call, const char *path, const char *token,
                 int64_t timeout_ms);
-/* A stream: sends what was added to `out`. */
+/* For a stream: sends what was added to `out`. */
 void grpc_push(struct grpc *grpc, struct grpc_call *call);
-/* Each call uses up a number of its connection, and of these there are 2^30. Old: half of them are used up. Spent: all are, and no
- * call can be started any more. */
+/* Each call uses up one of the 2^30 numbers of its connection. Old: half of them are used up. Spent: all are, and no call can
+ * be started any more. */
 bool grpc_is_old(const struct grpc *grpc);
 bool grpc_is_spent(const struct grpc *grpc);
-/* It is told nothing more. */
+/* The call's events are not called any more. */
 void grpc_cancel(struct grpc *grpc, struct grpc_call *call);
 void grpc_call_free(struct grpc_call *call);
 
-/* What came from the server. False: the connection is of no use any more; text says why. */
+/* Takes bytes from the server. False: the connection is useless from now on; text says why. */
 bool grpc_receive(struct grpc *grpc, const uint8_t *data, size_t size);
 /* The next bytes for the server, valid until the next call; 0: none; negative: no memory. */
 ssize_t grpc_send(struct grpc *grpc, const uint8_t **data);

@@ -1,12 +1,12 @@
 /* inspect.c - who holds a name (inspect, break), or all names (list).
  *
- * Inspect and break read all keys of the name in one request. A list reads all keys below the prefix, a page at a time, all as
- * of the revision of the first page; then it sorts them by name and by create revision. If that revision is compacted
- * meanwhile, the list begins anew. The keys that are not of locks ("%sessions" and so on) lie between two ranges and
- * are not read; those of a longer prefix, which may lie below a name, are passed over.
+ * Inspect and break read all keys of the name in one request. A list reads all keys below the prefix, a page at a time, each
+ * page as of the revision of the first one; then it sorts them by name and by create revision. If that revision is compacted
+ * meanwhile, the list begins anew. Keys that belong to no lock ("%sessions" and so on) lie between two ranges and are not
+ * read. Keys of a longer prefix, which may lie below a name, are skipped.
  *
- * Who holds: the first contender; and if that one is shared, or says that it was made so, the shared ones behind it up to the
- * next exclusive one, as many as there are permits (queue.h). */
+ * The holders are: the first contender; and if that one is shared, or says that it was made shared, the shared ones behind it
+ * up to the next exclusive one, as many as there are permits (queue.h). */
 #include "query.h"
 
 #include <stdio.h>
@@ -14,7 +14,8 @@
 #include <string.h>
 
 #define PAGE 1000
-/* After a loss: perhaps the values of a page are larger than a message may be, or took longer than a call may take. */
+/* The page size after a lost connection: perhaps the page was larger than a message may be, or took longer than a call may
+ * take. */
 #define PAGE_LOST 100
 
 /* A contender. */
@@ -81,7 +82,7 @@ static bool make_room(struct listing *listing)
     return true;
 }
 
-/* Keys of no lock are passed over. False: no memory. */
+/* Skips keys that belong to no lock. False: no memory. */
 static bool take(struct driver *driver, struct listing *listing, const struct kvs *kvs)
 {
     for (size_t i = 0; i < kvs->count; i++) {
@@ -120,7 +121,7 @@ static void sort(struct listing *listing)
         qsort(listing->items, listing->count, sizeof(*listing->items), compare);
 }
 
-/* How many of these contenders of one name, in their order, hold it. */
+/* How many of these contenders of one name, which are in their order, hold it. */
 static size_t count_holders(const struct item *items, size_t count)
 {
     size_t holders = count > 0;
@@ -132,7 +133,7 @@ static size_t count_holders(const struct item *items, size_t count)
     return holders;
 }
 
-/* The contenders of the name that is the first of these. */
+/* The number of contenders of the first name in the list. */
 static size_t count_name(const struct item *items, size_t count)
 {
     size_t same = 1;
@@ -198,7 +199,7 @@ static void finish_break(struct driver *driver, struct query *query, const struc
         if (kvs->all[k].created == listing->items[i].created) {
             txn_if_created(&call->grpc.out, kvs->all[k].key, kvs->all[k].created);
             txn_delete(&call->grpc.out, BRANCH_THEN, kvs->all[k].key);
-            break; /* no two keys have the same: each acquire is a transaction of its own */
+            break; /* no two keys have the same revision: each acquire is its own transaction */
         }
     query_send_write(driver, query, call);
 }
@@ -266,7 +267,8 @@ static void finish_list(struct driver *driver, struct query *query)
     query_complete(driver, query, MORTISE_OK);
 }
 
-/* Names begin with anything but '%' and a letter behind 'F'. A prefix of names that is not empty has one range. */
+/* No escaped name begins with '%' and a letter behind 'F'. If the prefix of the names to list is not empty, there is one
+ * range. */
 static size_t range_end(const struct driver *driver, const struct query *query, char end[KEY_MAX])
 {
     static const char behind_escapes[2] = {'%', 'F' + 1};
@@ -281,8 +283,8 @@ static size_t range_end(const struct driver *driver, const struct query *query, 
     return length;
 }
 
-/* The next page begins behind this key. A longer one than any lock's does not fit: then behind all that begin as it does, which are no
- * locks' either. No key that is listed begins with the last byte that there is. */
+/* The next page begins behind this key. If the key is longer than that of any lock, it does not fit. Then the next page begins
+ * behind all keys with the same beginning, which belong to no lock either. No key that is listed begins with the byte 0xff. */
 static void go_on_behind(struct listing *listing, struct bytes last)
 {
     bool fits = last.size < KEY_MAX;

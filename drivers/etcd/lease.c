@@ -1,5 +1,5 @@
-/* lease.c - what the core's acquire, renew and release, the events of the sessions and of keys, and time mean for the
- * claims. */
+/* lease.c - what the claims do at an acquire, a renewal and a release of the core, at an event of a session or a key,
+ * and when a time has come. */
 #include "claim.h"
 
 #include <string.h>
@@ -16,12 +16,12 @@ static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
     op_set_data(op, claim);
 }
 
-/* The acquire of a claim that is here already: its reply was lost on the way to the caller, or nobody answered then. */
+/* An acquire whose claim exists already: the first reply was lost on its way to the caller, or no server answered. */
 static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
 {
     bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
     if (claim->state == CLAIM_GONE) {
-        claim->op = op; /* BUSY: what the first one got is lost */
+        claim->op = op; /* it will be BUSY: what the first acquire got is lost */
         claim_drop(driver, claim);
         return;
     }
@@ -69,7 +69,8 @@ void lease_cancel_acquire(struct driver *driver, mortise_op *op)
 
 /* ---- renew and release ------------------------------------------------------------------------------- */
 
-/* Answered without a request: until when the session is proven. in_doubt: the status if that is not known. */
+/* Answers without a request, from the time until which the session is proven. in_doubt: the status if that time is not
+ * known. */
 static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
                   mortise_status in_doubt)
 {
@@ -87,8 +88,9 @@ static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
     driver->host->complete(driver->host, op, MORTISE_OK);
 }
 
-/* The servers have refused the write of the downgrade for want of space. That is an answer, so the write is not executed later:
- * what the key says now decides. (An earlier one whose answer was lost may be; the core knows of it, and asks again.) */
+/* The servers have refused the write of the downgrade for want of space. That is an answer, so the write is not executed later,
+ * and the present content of the key decides. (An earlier write whose answer was lost may be executed later; the core knows
+ * that, and asks again.) */
 static void looked_downgraded(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
@@ -127,7 +129,7 @@ static void look_downgraded(struct driver *driver, struct claim *claim)
     }
 }
 
-/* The key says that it is shared now, or nobody knows. */
+/* The key says now that it is shared, or its content is unknown. */
 static void downgraded(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
@@ -196,7 +198,7 @@ void lease_renew(struct driver *driver, mortise_op *op)
         renew(driver, claim, op, MORTISE_UNREACHABLE);
 }
 
-/* Only a renewal that waits for its downgrade is here. It may be executed yet. */
+/* The only renewal that can be canceled is one that waits for its downgrade, which may still be executed. */
 void lease_cancel_renew(struct driver *driver, mortise_op *op)
 {
     op_claim(op)->downgrade = NULL;
@@ -206,7 +208,7 @@ void lease_cancel_renew(struct driver *driver, mortise_op *op)
 void lease_release(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
-    if (claim == NULL) { /* claims end when it is sure that nothing is left */
+    if (claim == NULL) { /* a claim ends only when certainly nothing is left of it */
         op->sure = true;
         driver->host->complete(driver->host, op, MORTISE_LOST);
         return;
@@ -249,8 +251,8 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
 
 /* ---- the sessions ---------------------------------------------------------------------------------------- */
 
-/* The connection is there again. If the servers were restored unnoticed (link.h, HISTORIES), a watch from a revision of the former
- * history on tells nothing of a key that is not there: so the key must be seen. */
+/* There is a connection again. If the servers were restored unnoticed (link.h, HISTORIES), a watch from a revision of the
+ * former history on does not report that a key is missing. So the key must be seen first. */
 static void go_on(struct driver *driver, struct claim *claim)
 {
     claim_move(driver, claim);
@@ -282,7 +284,7 @@ void lease_down(struct driver *driver)
     claims_each(driver, lose);
 }
 
-/* Its key may not be there: nothing is proven for it before it was seen again. */
+/* The key may be missing, so nothing is proven for it until it is seen again. */
 static void forget_own(struct driver *driver, struct claim *claim)
 {
     (void)driver;
@@ -325,7 +327,7 @@ void lease_proven(struct driver *driver, struct session *session)
             if (claim->op != NULL && (claim->state == CLAIM_READY || claim->state == CLAIM_HELD))
                 claim_grant(driver, claim);
             if (were_suspects && claim->state == CLAIM_HELD)
-                claim_tell(driver, claim); /* the core looks again, and finds that all is well */
+                claim_tell(driver, claim); /* the core checks, and finds the claim proven */
         }
 }
 
@@ -345,7 +347,8 @@ void lease_left(struct driver *driver, struct session *session)
     claims_each(driver, move_one);
 }
 
-/* Its lease is gone, and with it every key that was attached to it; no acquire of it is executed any more. */
+/* The session's lease is gone, and with it every key that was attached to it. No acquire of this session is executed any
+ * more. */
 static void session_over(struct driver *driver, struct claim *claim)
 {
     bool has_moved = claim->move != MOVE_NONE; /* perhaps */
@@ -356,7 +359,7 @@ static void session_over(struct driver *driver, struct claim *claim)
     claim->lease = 0;
     if (claim_is_unwanted(claim)) {
         if (!has_moved) {
-            claim_end(driver, claim, MORTISE_OK); /* it was there until then */
+            claim_end(driver, claim, MORTISE_OK); /* the key was there until then */
             return;
         }
         /* No join of that session comes, and an earlier delete may have been executed. */
@@ -392,8 +395,9 @@ void lease_session_over(struct driver *driver, struct session *session)
     }
 }
 
-/* The servers refuse to grant it, or to join it. A claim that is READY waits for its proof, and would lose its place: "too many
- * requests", which is usual behind a change of the leader, passes, or it does not within connect_timeout. */
+/* The servers refuse to grant the session, or the join. A READY claim waits for its proof, and would lose its place if it
+ * failed. So it fails only if the error lasts: "too many requests", which is usual after a change of the leader, gets
+ * connect_timeout to pass. */
 void lease_refused(struct driver *driver, struct session *session, const struct call *call)
 {
     int64_t patience_ns = driver->settings.connect_timeout_ms * NS_PER_MS;
@@ -414,8 +418,8 @@ void lease_refused(struct driver *driver, struct session *session, const struct 
 
 /* ---- time ----------------------------------------------------------------------------------------------- */
 
-/* A caller that has waited long enough for an answer is told so. Its claim may have a key, so it waits for the core to
- * ask again, for a ttl. */
+/* Fails the acquire of a caller that has waited too long for an answer. Its claim may have a key, so the claim waits
+ * for a ttl for the core to ask again. */
 static void tell_away(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -436,7 +440,7 @@ void lease_away(struct driver *driver)
     claims_each(driver, tell_away);
 }
 
-/* Waits on while a call is on its way, or while there is no connection. */
+/* Tries again, unless a call is on its way or there is no connection; then the claim keeps waiting. */
 static void retry(struct driver *driver, struct claim *claim)
 {
     claims_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);

@@ -14,8 +14,8 @@
 #define LOOK_FIRST_NS NS_PER_MS
 #define LOOK_MAX_NS (64 * NS_PER_MS)
 #define PING_PAUSE_NS (100 * NS_PER_MS)
-#define SHARES_MAX 3 /* of an attempt: the first addresses of a name are not hurried by many more */
-#define READS_MAX 64 /* in one turn: others want to be served too */
+#define SHARES_MAX 3 /* of an attempt: each address gets at least a third of the time left */
+#define READS_MAX 64 /* in one turn, so that other descriptors are served, too */
 
 static void attempt(struct link *link);
 
@@ -67,7 +67,7 @@ static void close_socket(struct link *link)
     link->watch = (struct grpc_call){0};
 }
 
-/* Without a pause as long as there are endpoints that were not tried since the last success. */
+/* No pause while there are endpoints that were not tried since the last success. */
 static int64_t pause_ns(const struct link *link)
 {
     int64_t pause = PAUSE_FIRST_NS;
@@ -79,8 +79,8 @@ static int64_t pause_ns(const struct link *link)
     return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
 }
 
-/* False: the connection is given up already. refuses: the servers refuse us. That is why there is no connection, until that
- * endpoint has another trouble, or one is UP. */
+/* False: the connection is given up already. refuses: the servers refuse this client. That stays the reported reason until
+ * that endpoint has another trouble, or an endpoint is UP. */
 static bool set_trouble(struct link *link, bool refuses, const char *format, va_list arguments)
 {
     char text[sizeof(link->trouble)];
@@ -90,7 +90,7 @@ static bool set_trouble(struct link *link, bool refuses, const char *format, va_
         link->refused_at = link->endpoints.at;
     if (refuses || link->endpoints.at == link->refused_at)
         link->refused = refuses;
-    if (link->refused && !refuses) /* the other endpoint's trouble says nothing of the refusal */
+    if (link->refused && !refuses) /* another endpoint's trouble does not change the refusal */
         return true;
     vsnprintf(text, sizeof(text), format, arguments);
     snprintf(link->trouble, sizeof(link->trouble), "%.90s: %.200s", link_endpoint(link), text);
@@ -102,7 +102,7 @@ static struct look_up *look_up_of(struct link *link)
     return &link->look_ups[link->endpoints.at];
 }
 
-/* The next attempt at this endpoint begins behind the address that was tried last. */
+/* Makes the next attempt at this endpoint begin behind the address that was tried last. */
 static void keep_address(struct link *link)
 {
     size_t count = link->address_count, tried = link->address_at + (link->address_at < count);
@@ -114,7 +114,7 @@ static void keep_address(struct link *link)
     link->address_count = 0;
 }
 
-/* DOWN, whatever it was; the next attempt is at the next endpoint. */
+/* Goes from any state to DOWN. The next attempt is at the next endpoint. */
 static void go_down(struct link *link)
 {
     int64_t now_ns = now_of(link);
@@ -126,7 +126,7 @@ static void go_down(struct link *link)
     link->attempts = lasted ? 0 : link->attempts + 1;
     link->due_ns = now_ns + pause_ns(link);
     link->term = link->member = 0;
-    calls_lost(link); /* what they tell names this endpoint */
+    calls_lost(link); /* their errors name this endpoint */
     keep_address(link);
     link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
     if (was_up)
@@ -192,7 +192,7 @@ static void status_told(struct link *link, struct call *call)
     }
 }
 
-/* A member that does not let us ask for its status may be used. */
+/* A member that does not permit the user to ask for its status may be used. */
 static void greeted(struct driver *driver, struct call *call)
 {
     struct link *link = call->link;
@@ -258,7 +258,7 @@ static void connected(struct link *link)
         secure(link);
 }
 
-/* The address at address_at is silent for longer than this, and another one is left: that is tried. */
+/* If the address at address_at is silent for longer than this, and another one is left, that one is tried. */
 static int64_t share_end_ns(const struct link *link)
 {
     int64_t now_ns = now_of(link), left_ns = link->due_ns - now_ns;
@@ -267,7 +267,7 @@ static int64_t share_end_ns(const struct link *link)
                      : now_ns + left_ns / (int64_t)(left < SHARES_MAX ? left : SHARES_MAX);
 }
 
-/* To the address at address_at, or one behind it. */
+/* Connects to the address at address_at, or to one behind it. */
 static void connect_next(struct link *link)
 {
     for (; link->address_at < link->address_count; link->address_at++) {
@@ -377,7 +377,7 @@ static void receive(struct link *link)
             break;
     }
     link->unread =
-        i == READS_MAX; /* the bytes of TLS are not in the kernel any more: poll() would not tell */
+        i == READS_MAX; /* TLS has taken its bytes from the kernel: poll() would not report them */
     if (link->breaks)
         go_down(link);
     else if (!is_good)
@@ -422,7 +422,7 @@ void link_flush(struct link *link)
         link_break(link, "%s", link->socket.problem);
 }
 
-/* Whether the kernel has something for us. */
+/* Whether the kernel has bytes for this connection. */
 static bool is_there(const struct link *link)
 {
     struct pollfd fd;
@@ -459,7 +459,7 @@ size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacit
     return 1;
 }
 
-/* What is ready, or what time has come. */
+/* Handles ready descriptors and times that have come. */
 void link_turn(struct link *link, const struct pollfd *ready, size_t n)
 {
     bool is_ready =

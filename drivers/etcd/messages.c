@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KVS_MAX (1 << 18) /* in one range of an answer */
+#define KVS_MAX (1 << 18) /* keys in one range of an answer */
 
 const char *method_path(enum method method)
 {
@@ -26,7 +26,7 @@ const char *method_path(enum method method)
 
 enum { TXN_COMPARE = 1 };
 enum { COMPARE_TARGET = 2, COMPARE_KEY = 3, COMPARE_RANGE_END = 64 };
-/* The target, and the field of what it is compared with. */
+/* The target of a comparison, and the number of the field that it is compared with. */
 enum target { TARGET_CREATED = 1, TARGET_MODIFIED = 2, TARGET_LEASE = 4 };
 enum { COMPARE_CREATED = 5, COMPARE_MODIFIED = 6, COMPARE_LEASE = 8 };
 

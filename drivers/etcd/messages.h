@@ -1,6 +1,7 @@
 /* messages.h - the messages of etcd's API (etcdserverpb) that the driver uses: writes requests, and reads answers.
  *
- * Everything that reads or writes keys is a transaction (KV/Txn), but for the delete of one key without a condition. Pure. */
+ * Everything that reads or writes keys is a transaction (KV/Txn), except for the delete of one key without a condition. No
+ * I/O. */
 #ifndef MORTISE_ETCD_MESSAGES_H
 #define MORTISE_ETCD_MESSAGES_H
 
@@ -32,13 +33,13 @@ void txn_if_lease(struct writer *writer, struct bytes key, int64_t lease);
 void txn_if_none(struct writer *writer, struct bytes begin,
                  struct bytes end); /* no key in [begin, end) */
 
-/* What is done if they hold, or if they do not. */
+/* Operations that are executed if the conditions hold, or if they do not. */
 enum branch { BRANCH_THEN = 2, BRANCH_ELSE = 3 };
 
 struct put {
     struct bytes key, value;
     int64_t lease;
-    bool keep_value, keep_lease; /* as they are */
+    bool keep_value, keep_lease; /* keep what the key has */
 };
 void txn_put(struct writer *writer, enum branch branch, const struct put *put);
 
@@ -58,12 +59,12 @@ void write_delete(struct writer *writer, struct bytes key);
 void write_grant(struct writer *writer, int64_t lease, int64_t ttl_s);
 void write_lease(struct writer *writer, int64_t lease); /* keep-alive, revoke */
 void write_user(struct writer *writer, const char *name, const char *password);
-/* puts: changes of the key too; else only that it is deleted. values: with what a deleted key had */
+/* puts: report changes of the key, too; else only deletions. values: report what a deleted key had */
 void write_watch(struct writer *writer, int64_t id, struct bytes begin, struct bytes end,
                  int64_t from_revision, bool puts, bool values);
 void write_unwatch(struct writer *writer, int64_t id);
 
-/* ---- answers: what they contain points into the message ------------------------------------------------------------ */
+/* ---- answers: their pointers point into the message ------------------------------------------------------------ */
 
 struct header {
     uint64_t cluster, member, term;
@@ -78,7 +79,7 @@ struct kv {
 struct kvs {
     struct kv *all;
     size_t count;
-    int64_t total; /* in the range, whatever the limit is */
+    int64_t total; /* keys in the range, regardless of the limit */
 };
 
 #define TXN_OPS_MAX 8
@@ -94,7 +95,7 @@ struct answer {
     struct bytes version;   /* status */
     bool is_learner;        /* likewise */
     struct bytes alarms[4]; /* likewise */
-    size_t members;         /* members: how many vote */
+    size_t members;         /* members: the number of voting members */
 };
 
 enum watch_kind { WATCH_MADE, WATCH_CANCELED, WATCH_EVENTS };
@@ -102,17 +103,17 @@ struct watch_answer {
     struct header header;
     enum watch_kind kind;
     int64_t id;
-    int64_t compacted;   /* canceled: the oldest revision that there is */
+    int64_t compacted;   /* canceled: the oldest revision that still exists */
     struct bytes reason; /* canceled */
-    bool deleted, put;   /* events: what there was */
+    bool deleted, put;   /* events: which kinds there were */
 };
 
-/* False: the message makes no sense, or there is no memory. In any case: answer_free. */
+/* False: the message makes no sense, or there is no memory. Call answer_free() in any case. */
 bool answer_read(enum method method, struct bytes message, struct answer *answer);
 void answer_free(struct answer *answer);
 bool watch_answer_read(struct bytes message, struct watch_answer *answer);
-/* The deletion of a key at the revision `from` or later, in a message of a watch that was read before. False: there is none. revision: of
- * the deletion. value: what the key had, if the watch asked for that, and the server still knows it. */
+/* Finds the deletion of a key at the revision `from` or later, in a message of a watch that was read before. False: there is
+ * none. revision: of the deletion. value: what the key had, if the watch asked for that, and the server still has it. */
 bool watch_deletion(struct bytes message, struct bytes key, int64_t from, int64_t *revision,
                     struct bytes *value);
 

@@ -1,4 +1,4 @@
-/* module.c - the etcd driver as a module: its table, its options, how an instance is opened and closed, and which file handles
+/* module.c - the etcd driver as a module: its table and its options; opens and closes an instance; says which file handles
  * which op. driver.h has the list of the files. */
 #include "../lib/host_text.h"
 #include "claim.h"
@@ -117,7 +117,7 @@ static const struct link_events link_events = {
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
 
-/* "/locks/" of a URL and "locks" of a file are both "locks/". */
+/* "/locks/" in a URL and "locks" in a file both become "locks/". */
 static mortise_status read_prefix(struct driver *driver, mortise_error *error)
 {
     const char *text = driver->values[OPTION_PREFIX].text;
@@ -181,7 +181,7 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
     return status == MORTISE_OK ? read_tls(driver, error) : status;
 }
 
-/* So that the name of a program cannot look like a further line. */
+/* Replaces further line ends, so that the name of a program cannot look like another line. */
 static void keep_lines(char *text, int lines)
 {
     for (; *text != '\0'; text++)
@@ -246,7 +246,7 @@ static uint32_t driver_capabilities(void *ctx)
 
 /* ---- the pump ------------------------------------------------------------------------------------------ */
 
-/* What each call of the module ends with. */
+/* Each call of the module ends with this function. */
 static void finish(struct driver *driver)
 {
     link_want(&driver->link, driver->names != NULL || driver->queries != NULL);
@@ -284,7 +284,7 @@ static void start_one(struct driver *driver, mortise_op *op)
         driver->host->complete(driver->host, op, MORTISE_NOTSUP);
 }
 
-/* Renewals are answered from what is known, so what has come is read first. */
+/* Renewals are answered from what is known, so bytes that have come are read first. */
 static void driver_start(void *ctx, mortise_op **ops, size_t n)
 {
     struct driver *driver = ctx;

@@ -1,16 +1,17 @@
-/* move.c - moves the key of a claim to another session, when its own was left. claim.h has the table ("MOVES").
+/* move.c - moves the key of a claim to another session when its own session was left. claim.h has the table ("MOVES").
  *
- * THE NEWS. From a moved key on, a renewal gets more than before: the proof of the next session. Nothing needs that for safety, as
- * the core counts with the earlier proof until then. But a lease that is SUSPECT since the leader changed would wait for its next
- * renewal, and the core may pause for longer than what is left of it. So the driver tells the core to look (host->doubt). It does
- * not do so for each key: below a plugin each doubt is one of all claims, and the answers to the moves come in many turns. It does
- * when no move is on its way or in the backlog, and a tenth of a second after the first key of which it has not told. */
+ * THE NEWS. Once a key is moved, a renewal gets more than before: the proof of the next session. Safety does not need that,
+ * because the core counts with the earlier proof until then. But a lease that is SUSPECT since the leader changed would wait
+ * for its next renewal, and the core may pause for longer than the rest of the lease. So the driver makes the core check
+ * (host->doubt). It does not do so for each key: below a plugin each doubt concerns all claims, and the answers to the moves
+ * come in many turns. It does so when no move is on its way or in the backlog, and a tenth of a second after the first moved
+ * key that it has not reported. */
 #include "claim.h"
 
 #define AGAIN_NS (1000 * NS_PER_MS)
 #define TELL_NS (100 * NS_PER_MS)
 
-/* Its key belongs to a session that proves nothing more, or to a lease that is not ours. */
+/* Whether its key belongs to a session that proves nothing more, or to a lease that is not ours. */
 static bool must_move(const struct claim *claim)
 {
     const struct session *session = claim->session;
@@ -18,7 +19,7 @@ static bool must_move(const struct claim *claim)
            (session == NULL || session->lease != claim->lease || session->state == SESSION_LEFT);
 }
 
-/* The key has the lease of the next session. */
+/* The key has the lease of the next session now. */
 static void arrive(struct driver *driver, struct claim *claim, int64_t revision)
 {
     claim->lease = claim->moves_to->lease;
@@ -41,7 +42,7 @@ void claim_tell_moved(struct driver *driver, struct claim *claim)
         claim_tell(driver, claim);
 }
 
-/* Something else has become of the key; or another one has its name, in a cluster that was restored. */
+/* The move was not done: the key has changed otherwise, or, in a restored cluster, another key has its name. */
 static void miss(struct driver *driver, struct claim *claim, const struct kvs *own,
                  int64_t revision)
 {
@@ -75,7 +76,7 @@ static void take_answer(struct driver *driver, struct call *call)
     claim->move = MOVE_UNKNOWN;
     if (call->end == CALL_LOST)
         return;
-    if (claim_is_unwanted(claim)) /* its delete may not be done when a session ends */
+    if (claim_is_unwanted(claim)) /* when a session ends, its delete may not have been done */
         return;
     if (!claim_has_key(claim)) {
         claim_set_move(claim, NULL);
@@ -101,7 +102,7 @@ static void take_answer(struct driver *driver, struct call *call)
 static void moved(struct driver *driver, struct call *call)
 {
     driver->moves--;
-    take_answer(driver, call); /* may send another one */
+    take_answer(driver, call); /* may send another call */
     if (driver->moves == 0 && driver->backlog == NULL)
         claims_each(driver, claim_tell_moved);
 }
@@ -142,7 +143,7 @@ static void move(struct driver *driver, struct claim *claim, bool has_turn)
         return;
     }
     if (next != claim->moves_to) {
-        enum move move = claim->move; /* an earlier one may yet be done */
+        enum move move = claim->move; /* an earlier move may still be done */
         claim_set_move(claim, next);
         claim->move = move;
     }

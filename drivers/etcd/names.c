@@ -47,7 +47,7 @@ size_t name_read(const char *escaped, size_t length, char *name, size_t size)
             if (low < 0)
                 return 0;
             c = high << 4 | low;
-            if (is_plain((unsigned char)c)) /* each name has one form */
+            if (is_plain((unsigned char)c)) /* each name has only one escaped form */
                 return 0;
             i += 2;
         } else if (!is_plain((unsigned char)c))
@@ -97,7 +97,7 @@ static bool id_read(const char *text, size_t length, char id[HEX_SIZE])
     return true;
 }
 
-/* What is not of Mortise is exclusive. */
+/* A contender that is not of Mortise counts as exclusive. */
 struct contender contender_read(const char *text, size_t length)
 {
     struct contender contender = {0};

@@ -1,4 +1,4 @@
-/* names.h - the keys of a lock and of its contenders. protocol.md, "The keys", says which there are. Pure. */
+/* names.h - the keys of a lock and of its contenders. protocol.md, "The keys", lists them. No I/O. */
 #ifndef MORTISE_ETCD_NAMES_H
 #define MORTISE_ETCD_NAMES_H
 
@@ -13,20 +13,20 @@
 #define PREFIX_MAX 256
 #define KEY_MAX (PREFIX_MAX + ESCAPED_MAX + CONTENDER_MAX + 1)
 
-/* Before the contenders of a name, between the exclusive and the shared ones, behind these, and behind all keys of the name: what
- * follows `<prefix><name>/`, and for the last one `<prefix><name>`. Below the first one may lie %tokens, %sessions and %records of
- * clients whose prefix is `<prefix><name>`. */
+/* The borders before the contenders of a name, between the exclusive and the shared ones, behind the shared ones, and behind
+ * all keys of the name. Each is the character that follows `<prefix><name>/`, or for the last one `<prefix><name>`. Below the
+ * first border may lie %tokens, %sessions and %records of clients whose prefix is `<prefix><name>`. */
 #define CONTENDERS_BEGIN '&' /* '%' + 1 */
 #define SHARED_BEGIN 's'
 #define SHARED_END 't'
 #define NAME_END '0' /* '/' + 1 */
 
-/* Writes a name as it is in keys; returns the length. */
+/* Writes a name in its escaped form, as in keys; returns the length. */
 size_t name_write(const char *name, size_t name_len, char escaped[ESCAPED_MAX]);
-/* Reads it again; 0: it is no lock's. */
+/* Reads the escaped form; 0: it is no lock's name. */
 size_t name_read(const char *escaped, size_t length, char *name, size_t size);
 
-/* What a claim wants to be. */
+/* The mode and the permits that a claim asks for. */
 struct kind {
     bool shared;
     uint32_t permits; /* shared: at most so many; 0: any number */

@@ -2,7 +2,8 @@
  * the next ones; a line "shared" behind these says that the holder has made it shared. The keys of other clients may say
  * anything. %tokens says "BASE CLUSTER".
  *
- * TIME is the wall clock of the client that made the key, in milliseconds: servers keep no times. It is only shown. */
+ * TIME is the wall clock of the client that made the key, in milliseconds: servers keep no times. It is used only for
+ * display. */
 #include "driver.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ size_t note_write(const struct driver *driver, const mortise_grant_id *grant, in
     return length < 0 ? 0 : length < DATA_MAX ? (size_t)length : DATA_MAX - 1;
 }
 
-/* Copies one line into a field, cut to fit; returns what follows it. */
+/* Copies one line into a field, cut to fit; returns the rest of the text. */
 static const char *take_line(const char *text, char *to, size_t size)
 {
     size_t length = strcspn(text, "\n");

@@ -1,10 +1,11 @@
-/* own.c - the own key of a held claim: whether it is still there, and the watch that tells when it goes. It is watched when it was
- * seen. After a reconnection thousands may look: they take turns in the backlog. The answer to a move shows the key, too. */
+/* own.c - the own key of a held claim: whether it is still there, and the watch that reports when it goes. The key is watched
+ * after it was seen. After a reconnection, thousands of claims may look, so they take turns in the backlog. The answer to a
+ * move shows the key, too. */
 #include "claim.h"
 
 #define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
 
-/* Before its key is looked at or watched again: a watch that nobody knows would outlive the claim, which it points to. */
+/* Call it before the key is looked at or watched again: a forgotten watch would outlive the claim that it points to. */
 static void unwatch_own(struct driver *driver, struct claim *claim)
 {
     watch_stop(driver, claim->own_watch);
@@ -26,7 +27,7 @@ static void own_looked_at(struct driver *driver, struct call *call)
         return;
     const struct kv *own = &call->answer.ops[0].all[0];
     struct session *session = session_of_lease(driver, own->lease);
-    if (own->created != claim->created) { /* it was deleted, and came again */
+    if (own->created != claim->created) { /* the key was deleted and made again */
         claim_vanish(driver, claim);
         return;
     }

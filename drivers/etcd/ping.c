@@ -7,7 +7,7 @@
  *   Status   | the alarms; then MemberList | nothing is added; then MemberList
  *   Members  | findings; the ping ends     | nothing is added; the ping ends
  *
- * A lost connection begins it anew, as any query. etcd tells neither its clock nor its shortest lease. */
+ * After a lost connection, the ping begins anew, as any query. etcd reports neither its clock nor its shortest lease. */
 #include "../lib/ping.h"
 #include "query.h"
 
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A user may be permitted to use locks and not to ask for this. Sets *told if there is an answer. */
+/* A user may be permitted to use locks, but not to ask for this. Sets *told if there is an answer. */
 static struct query *answer_if_any(struct driver *driver, struct call *call, bool *told)
 {
     *told = call->end == CALL_DONE;
@@ -105,7 +105,7 @@ static void pinged(struct driver *driver, struct call *call)
     query_send(driver, query, query_call_to(driver, query, METHOD_STATUS, status_told));
 }
 
-/* A linearizable read: the member has a leader, and a majority. */
+/* The ping is a linearizable read: an answer shows that the member has a leader and a majority. */
 void ping_begin(struct driver *driver, struct query *query)
 {
     char text[PREFIX_MAX + 16];

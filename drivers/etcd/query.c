@@ -1,4 +1,4 @@
-/* query.c - the life of a query, whatever it asks. See query.h. */
+/* query.c - the life of a query of any kind. See query.h. */
 #include "query.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static void free_if_done(struct driver *driver, struct query *query)
     free(query);
 }
 
-/* Takes it off the list. The caller completes the op. */
+/* Takes the query off the list. The caller completes the op. */
 static mortise_op *end(struct driver *driver, struct query *query)
 {
     mortise_op *op = query->op;
@@ -31,7 +31,7 @@ void query_complete(struct driver *driver, struct query *query, mortise_status s
     free_if_done(driver, query);
 }
 
-/* what: what is stored makes no sense; NULL: status says it all (NOMEM), or nobody answers. */
+/* what: the stored text that makes no sense. NULL: the status says enough (NOMEM), or no server answers. */
 void query_fail(struct driver *driver, struct query *query, mortise_status status, const char *what)
 {
     mortise_op *op = end(driver, query);
@@ -116,7 +116,8 @@ void query_start(struct driver *driver, mortise_op *op, query_begin *begin)
         begin(driver, query);
 }
 
-/* With many endpoints its caller's time may be over before each was tried. Why there was no answer is known all the same. */
+/* With many endpoints, the caller's time may be over before each was tried. The reason why there was no answer is known
+ * nevertheless. */
 void query_cancel(struct driver *driver, mortise_op *op)
 {
     struct query *query = op_query(op);
@@ -129,7 +130,7 @@ void query_cancel(struct driver *driver, mortise_op *op)
     free_if_done(driver, query);
 }
 
-/* At the end: their answers were dropped. */
+/* When the instance closes: the answers to queries were dropped. */
 void queries_free(struct driver *driver)
 {
     while (driver->old_queries != NULL) {

@@ -1,7 +1,8 @@
-/* query.h - what is asked besides locks: inspect, break, list, ping and the small records.
+/* query.h - the ops that are not about a claim: inspect, break, list, ping and the small records.
  *
- * Every read is linearizable, so it shows all that was answered to anybody before it was sent. A query whose connection is
- * lost begins anew, unless it has sent a write: then it is INDETERMINATE. A list asks for less at once then. */
+ * Every read is linearizable, so it shows every change that was answered to any client before the read was sent. If the
+ * connection of a query is lost, the query begins anew, unless it has sent a write: then it is INDETERMINATE. A list that
+ * begins anew asks for smaller pages. */
 #ifndef MORTISE_ETCD_QUERY_H
 #define MORTISE_ETCD_QUERY_H
 
@@ -14,12 +15,12 @@ struct query {
     mortise_op *op; /* NULL: answered; the query is freed when nothing is pending */
     struct patience patience;
     query_begin *begin;
-    uint64_t step;                     /* answers to calls of earlier steps mean nothing */
+    uint64_t step;                     /* answers to calls of earlier steps are ignored */
     unsigned pending;                  /* calls on their way */
     bool written;                      /* a write was sent */
-    bool was_lost;                     /* a connection, with a read on its way */
+    bool was_lost;                     /* a connection was lost, with a read on its way */
     struct listing *listing;           /* of inspect.c, */
-    void (*drop)(struct query *query); /* which frees it, once it is there */
+    void (*drop)(struct query *query); /* frees `listing`, if there is one */
 };
 
 /* ---- query.c -------------------------------------------------------------------------------------- */
@@ -34,14 +35,14 @@ void queries_free(struct driver *driver);
 /* For the files below: */
 /* A transaction of the next step of a query. NULL: no memory. */
 struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered);
-/* The same of another method. */
+/* The same, with another method. */
 struct call *query_call_to(struct driver *driver, struct query *query, enum method method,
                            reply_handler *answered);
-/* Sends it, if that is possible. Else the query has failed, and may be freed, or waits for a connection. */
+/* Sends the call, if possible. Otherwise the query has failed, and may be freed, or it waits for a connection. */
 void query_send(struct driver *driver, struct query *query, struct call *call);
-/* The same for a write: the query has no other one. */
+/* The same for a write. A query has only one. */
 void query_send_write(struct driver *driver, struct query *query, struct call *call);
-/* An answer is here: its query; NULL: it means nothing any more, or it was a failure and the query has dealt with it. */
+/* The query of an answer that has come. NULL: the answer is outdated, or it was a failure that has been handled. */
 struct query *query_answer(struct driver *driver, struct call *call);
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
 void query_fail(struct driver *driver, struct query *query, mortise_status status,

@@ -1,4 +1,4 @@
-/* queue.c - asks for the keys that matter in a queue, and looks at them. See queue.h. */
+/* queue.c - asks for the keys that matter in a queue, and evaluates them. See queue.h. */
 #include "queue.h"
 
 #include "driver.h"
@@ -13,7 +13,7 @@ static size_t ops_of(struct kind kind)
     return !kind.shared ? 1 : kind.permits == 0 ? SHARED_NEAREST : SHARED_NEAREST + 1;
 }
 
-/* The nearest one with another number of permits: as keys, such are below those of its own number, or above. */
+/* Asks for the nearest key with another number of permits. Such keys sort below or above the keys with its own number. */
 static void ask_others(struct writer *writer, enum branch branch, const struct borders *borders,
                        int64_t created)
 {
@@ -35,7 +35,7 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
     struct range nearest = {.order = ORDER_NEWEST, .made_by = created, .begin = borders->begin};
     if (!kind.shared) {
         nearest.end = borders->end;
-        nearest.limit = 3; /* its own, and two before it */
+        nearest.limit = 3; /* the own key, and two before it */
         nearest.keys_only = true;
         txn_range(writer, branch, &nearest);
         return ops_of(kind);
@@ -67,7 +67,7 @@ static bool is_key(const struct kv *kv, struct bytes key)
            memcmp(kv->key.data, key.data, key.size) == 0;
 }
 
-/* A key without its own. */
+/* A key other than the claim's own. */
 static const struct kv *other(const struct kvs *kvs, struct bytes key)
 {
     for (size_t i = 0; i < kvs->count; i++)
@@ -94,7 +94,7 @@ static const struct kv *only(const struct kvs *kvs)
     return kvs->count > 0 ? kvs->all : NULL;
 }
 
-/* The one that came later; NULL: there is none. */
+/* The key that came later; NULL: there is none. */
 static const struct kv *later(const struct kv *one, const struct kv *two)
 {
     return one == NULL || (two != NULL && two->created > one->created) ? two : one;

@@ -1,8 +1,8 @@
-/* release.c - ends a claim that nobody wants any more: its key is deleted, whenever that becomes possible. */
+/* release.c - ends a claim that nobody wants any more: its key is deleted as soon as that is possible. */
 #include "claim.h"
 
-#define PASSING_NS (1000 * NS_PER_MS)      /* until the next attempt, after an error that passes */
-#define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
+#define PASSING_NS (1000 * NS_PER_MS)      /* the pause after an error that may pass */
+#define REFUSED_NS (10 * 1000 * NS_PER_MS) /* the pause after any other error */
 
 /* The key blocks the queue until its session ends. So the claim stays, and the delete is tried again. */
 static void not_deleted(struct driver *driver, struct claim *claim, const struct call *call)
@@ -28,7 +28,7 @@ static void deleted(struct driver *driver, struct call *call)
     } else if (call->end == CALL_REFUSED)
         not_deleted(driver, claim, call);
     else if (is_missing && claim->state == CLAIM_DELETING &&
-             claim->covered_by != NULL) /* perhaps that acquire was faster */
+             claim->covered_by != NULL) /* perhaps the covering acquire was faster */
         claim_delete(driver, claim);
     else
         claim_end(driver, claim,
@@ -41,7 +41,7 @@ void claim_delete(struct driver *driver, struct claim *claim)
     claim->retry_ns = 0;
     claim_key(claim, &own);
     struct call *call =
-        link_begin(/* it costs the server less than a transaction */
+        link_begin(/* a delete costs the server less than a transaction */
                    &driver->link, METHOD_DELETE,
                    (struct reply_to){.answered = deleted, .target = claim, .step = claim->step});
     if (call != NULL)
@@ -49,7 +49,7 @@ void claim_delete(struct driver *driver, struct claim *claim)
     claim_send(driver, claim, call);
 }
 
-/* What an unwanted claim does instead of what it did. ENDED: the servers have nothing of it. */
+/* The state of a claim that has become unwanted. ENDED: the servers have nothing of it. */
 static enum claim_state unwanted(const struct claim *claim)
 {
     switch (claim->state) {

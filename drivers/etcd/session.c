@@ -9,13 +9,13 @@
 
 #define AGAIN_NS (1000 * NS_PER_MS)
 #define MARGIN_NS (2 * NS_PER_MS)
-#define BEAT_MIN_NS (200 * NS_PER_MS) /* however short a ttl is */
+#define BEAT_MIN_NS (200 * NS_PER_MS) /* a beat is never shorter, however short the ttl is */
 
 /* The one place where the state changes. */
 static void become(struct driver *driver, struct session *session, enum session_state state)
 {
     session->state = state;
-    session->step += state != SESSION_LIVE; /* a beat, a grant: what they find out counts no more */
+    session->step += state != SESSION_LIVE; /* answers to an earlier beat or grant count no more */
     if (state != SESSION_LIVE) {
         session->beat_sent_ns = 0;
         watch_stop(driver, session->watch);
@@ -40,7 +40,7 @@ struct session *session_of_lease(const struct driver *driver, int64_t lease)
     return NULL;
 }
 
-/* Nothing more is proven for it. The claims that still wait for one of its joins keep it. */
+/* Nothing more is proven for the session. The claims that still wait for one of its joins keep it. */
 static void forget(struct driver *driver, struct session *session)
 {
     become(driver, session, session->claims == 0 ? SESSION_OVER : SESSION_LEFT);
@@ -86,7 +86,7 @@ static struct reply_to reply(struct session *session, reply_handler *answered)
     return (struct reply_to){.answered = answered, .target = session, .step = session->step};
 }
 
-/* If there are other members, a beat that is late gives the connection up in time for one of them. */
+/* If there are other members, a late beat makes the driver give the connection up early enough to try one of them. */
 static bool send_call(struct driver *driver, struct session *session, struct call *call)
 {
     bool may_switch = session->beat_sent_ns != 0 && driver->link.endpoints.count > 1;
@@ -127,7 +127,7 @@ static void refused(struct driver *driver, struct session *session, const struct
     driver->upcalls->refused(driver, session, call);
 }
 
-/* Instants before a request was sent + what the servers gave, less the drift of the clocks. */
+/* The proof ends at an instant before a request was sent + the ttl that the servers gave, less the drift of the clocks. */
 static void prove(struct driver *driver, struct session *session, int64_t from_ns, int64_t ttl_ns)
 {
     int64_t until_ns = from_ns + ttl_ns - ttl_ns / 100 - MARGIN_NS;
@@ -200,7 +200,7 @@ static void granted(struct driver *driver, struct call *call)
     const struct answer *answer = &call->answer;
     bool is_done = call->end == CALL_DONE && answer->lease == session->lease && answer->ttl_s > 0 &&
                    answer->ttl_s < INT64_MAX / (1000 * NS_PER_MS);
-    /* a term that is another one: see THE TERM */
+    /* if the term is another one: see THE TERM */
     bool is_good = is_done && answer->header.term == session->asked_term &&
                    driver->link.term == session->asked_term;
     become(driver, session, is_good ? SESSION_LIVE : SESSION_WANTED);
@@ -267,7 +267,7 @@ static void read_key(struct driver *driver, struct session *session)
         session->beat_sent_ns = 0;
 }
 
-/* A keep-alive of a lease that is not there is answered with a ttl of 0. Only the read makes that certain. */
+/* A keep-alive of a lease that does not exist is answered with a ttl of 0. Only the read makes that certain. */
 static void kept_alive(struct driver *driver, struct call *call)
 {
     struct session *session = arrived(call);
@@ -346,7 +346,7 @@ void sessions_up(struct driver *driver)
     }
 }
 
-/* Answers to what was on its way mean nothing any more. */
+/* Answers to calls that were on their way are ignored from now on. */
 void sessions_down(struct driver *driver)
 {
     struct session *session;

@@ -100,7 +100,7 @@ bool socket_secure(struct socket *sock, struct tls_context *context, const char 
     return sock->tls != NULL || fail(sock, ENOMEM);
 }
 
-/* Reads what is there, for TLS. False: the end, or an error. */
+/* Hands the available bytes to TLS. False: the end of the stream, or an error. */
 static bool feed(struct socket *sock)
 {
     char buffer[16384];
@@ -119,7 +119,7 @@ enum secured socket_handshake(struct socket *sock)
     char problem[200] = "";
     bool is_open = feed(sock);
     int result = tls_handshake(sock->tls, problem, sizeof(problem));
-    tls_drain(sock->tls, &sock->out); /* also why it failed, for the peer */
+    tls_drain(sock->tls, &sock->out); /* also the alert that tells the peer why TLS failed */
     bool flushed = socket_flush(sock);
     if (result < 0)
         memcpy(sock->problem, problem, sizeof(problem));

@@ -1,4 +1,4 @@
-/* socket.h - a non-blocking TCP connection, with or without TLS: bytes in, bytes out. Knows nothing of what they mean. */
+/* socket.h - a non-blocking TCP connection, with or without TLS: bytes in, bytes out. Does not know what they mean. */
 #ifndef MORTISE_ETCD_SOCKET_H
 #define MORTISE_ETCD_SOCKET_H
 
@@ -12,24 +12,24 @@ struct socket {
     struct tls *tls;
     struct writer out; /* for the kernel */
     size_t sent;
-    bool blocked; /* the kernel took not all: POLLOUT */
+    bool blocked; /* the kernel did not take all: POLLOUT */
     char problem[200];
 };
 
 /* Begins to connect. False: `problem`. */
 bool socket_connect(struct socket *sock, const struct sockaddr *address, socklen_t length);
-/* Whether the connection stands now; false: `problem`. */
+/* Whether the connection is made; false: `problem`. */
 bool socket_connected(struct socket *sock);
 /* Begins TLS. False: `problem`. */
 bool socket_secure(struct socket *sock, struct tls_context *context, const char *host);
 
 enum secured { SECURED_NOT_YET, SECURED, SECURED_NEVER };
-/* Goes on with the handshake. */
+/* Continues the handshake. */
 enum secured socket_handshake(struct socket *sock);
 
-/* Bytes read; 0: none are there now; -1: the end, or an error: `problem`. */
+/* Returns how many bytes were read; 0: none have come; -1: the end of the stream, or an error: `problem`. */
 ssize_t socket_read(struct socket *sock, void *to, size_t room);
-/* Takes all; false: no memory. */
+/* Takes all bytes. False: no memory. */
 bool socket_write(struct socket *sock, const void *data, size_t size);
 /* Gives the kernel as much as it takes. False: `problem`. */
 bool socket_flush(struct socket *sock);

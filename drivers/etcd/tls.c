@@ -14,11 +14,11 @@
 struct tls_context {
     SSL_CTX *ssl;
     int64_t renew_ns; /* when its files may be read again */
-    bool is_old;      /* they could not be read the last time */
+    bool is_old;      /* the last attempt to read them failed */
 };
 
 struct tls {
-    SSL *ssl; /* owns the two: */
+    SSL *ssl; /* owns these two: */
     BIO *in, *out;
 };
 
@@ -33,7 +33,7 @@ static void explain(char *problem, size_t size, const char *what, const char *fi
 
 /* ---- the context ------------------------------------------------------------------------------------- */
 
-/* Of an encrypted key: without this OpenSSL asks on the terminal, whoever sits there. */
+/* For an encrypted key. Without this callback OpenSSL would ask for the password on the terminal. */
 static int no_password(char *to, int size, int writes, void *argument)
 {
     (void)to, (void)size, (void)writes, (void)argument;
@@ -113,7 +113,7 @@ void tls_context_free(struct tls_context *context)
 
 /* ---- one connection ------------------------------------------------------------------------------------ */
 
-/* A host that is an address is checked against the addresses of the certificate. */
+/* If the host is an address, it is checked against the addresses of the certificate. */
 static bool host_set(SSL *ssl, const char *host)
 {
     unsigned char address[16];

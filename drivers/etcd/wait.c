@@ -1,11 +1,12 @@
 /* wait.c - what a claim watches while others block it.
  *
- * THE TURN. A claim that has one contender before it, and no more, needs no look when that one goes: it watches its own key and
- * the other one's by one watch, which tells of deletions in their order. So when the other key was deleted, at the revision R, and the
- * watch is sure (watch.c), its own was there and was the first: nobody gets a place before it. Before the watch is sure, its own may
- * have gone unseen, so it looks. It is there until its session's proof ends, or somebody
- * deletes it by hand after R, which the watch of its own key will tell. The base of its tokens is the one that its last look has
- * read. If the value of the deleted key says a larger one, it looks: only that contender can have held the name since. */
+ * THE TURN. A claim with exactly one contender before it needs no look when that one goes: one watch covers its own key and the
+ * other's, and reports deletions in their order. If the other key was deleted at the revision R, and the watch is sure
+ * (watch.c), the own key was there and was the first, because nobody gets a place before it. Before the watch is sure, the own
+ * key may have gone unseen, so the claim looks. After R, the own key is there until its session's proof ends, or somebody
+ * deletes it by hand, which the watch of the own key will report. The base of the claim's token is the one that its last look
+ * has read. If the value of the deleted key says a larger one, the claim looks: only that contender can have held the name
+ * since. */
 #include "claim.h"
 
 #include <stdlib.h>
@@ -48,7 +49,7 @@ void claim_wait(struct driver *driver, struct claim *claim, const struct queue_v
                                                      : view->crowd->count;
     claim_become(driver, claim, CLAIM_WAITING);
     claim->patience.away_ns = 0;
-    if (claim->op != NULL) /* an answer of the servers has shown who blocks it */
+    if (claim->op != NULL) /* an answer of the servers has shown what blocks the claim */
         driver->host->waiting(driver->host, claim->op);
     claim->watches = calloc(count, sizeof(*claim->watches));
     claim_key(claim, &own);

@@ -1,30 +1,30 @@
 /* watch.c - the watches on keys: one stream of the connection, a number for each watch.
  *
- * A watch begins at a revision: one behind what its owner has read. So nothing is missed between the two. It ends when its
- * owner stops it, when the server ends it (its revision is compacted, or the user has no right), or with the connection;
- * a number is never used again, so a late message of a watch that was stopped means nothing.
+ * A watch begins at the revision behind the one that its owner has read. So nothing is missed between the two. It ends when its
+ * owner stops it, when the server ends it (its revision is compacted, or the user has no right), or with the connection; A
+ * number is never used again, so a late message of a watch that was stopped does no harm.
  *
  * REFUSED. The server checks each new watch against the token with which the stream was opened, which may have expired long ago.
  * From 3.4.22 and 3.5.6 on, the answer to a watch that it refuses does not say which watch that is.
  *
- * PROMPT WATCHES. A server tells of what happened before a watch was made only ten times a second. In a cluster that is in use, some
- * revision nearly always comes between a look and the watch, so a release soon after it would be heard of late. Therefore a
- * watch of one key that blocks a claim begins at the server's present revision. If that is above what its owner has read, the
- * key is read once more, after the server said that the watch is made: either the read shows the change, or the watch
- * does.
+ * PROMPT WATCHES. A server reports events from before a watch was made only ten times a second. In a cluster that is in use,
+ * some revision nearly always comes between a look and the watch, so the client would hear late of a release soon after the
+ * look. Therefore a watch of one key that blocks a claim begins at the server's present revision. If that is above the revision
+ * that the owner has read, the key is read once more after the server has said that the watch is made. Then either the read or
+ * the watch shows the change.
  *
- * TURNS (wait.c). The watch of a claim's turn is a prompt one, of the range from one of its two keys to the other. Messages of one
- * watch come in the order of revisions, and all that happened at one revision comes in one message. What lies between the two keys
- * means nothing. The watch is *sure* when it was made at a revision that its owner knows, or when the read has shown both keys:
- * before that, somebody may have deleted the own key unseen. A deletion that is earlier than what its owner knows is of an earlier
- * life of the key (a member that is behind, as a balancer of calls may choose it). */
+ * TURNS (wait.c). The watch of a claim's turn is a prompt one, of the range from one of its two keys to the other. Messages of
+ * one watch come in the order of revisions, and all events of one revision come in one message. Keys between the two are
+ * ignored. The watch is *sure* when it was made at a revision that its owner knows, or when the read has shown both keys.
+ * Before that, somebody may have deleted the own key unseen. A deletion at an earlier revision than the owner knows belongs to
+ * an earlier life of the key. (It comes from a member that is behind, which a balancer of calls may choose.) */
 #include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define AGAIN_NS                                                                                   \
-    (1000 * NS_PER_MS) /* a server that ends all watches at once is not asked more often */
+    (1000 * NS_PER_MS) /* the pause for a server that ends all watches at once */
 #define NO_WATCH (-1)  /* in place of the number of a watch that was refused */
 
 struct watch {
@@ -32,11 +32,11 @@ struct watch {
     int64_t number;
     enum watch_target kind;
     void *target;
-    int64_t from_revision; /* its owner knows what was before */
+    int64_t from_revision; /* its owner knows everything before it */
     bool puts;
-    size_t key_size; /* 0: it begins at from_revision, and needs no read */
+    size_t key_size; /* 0: the watch begins at from_revision, and needs no read */
     bool is_sure;    /* of a turn */
-    size_t own_size; /* > 0: the watch of a turn; behind the key is the own key of the claim */
+    size_t own_size; /* > 0: the watch of a turn; the claim's own key follows the key */
     uint8_t key[];
 };
 
@@ -63,7 +63,7 @@ static void forget(struct driver *driver, struct watch *watch)
     free(watch);
 }
 
-/* key: what is read again when it is made; own: of a turn; or empty. */
+/* key: the key to read again when the watch is made. own: the own key, for a turn. Either may be empty. */
 static struct watch *watch_new(struct driver *driver, enum watch_target kind, void *target,
                                struct bytes key, struct bytes own, int64_t from_revision)
 {
@@ -104,7 +104,7 @@ int64_t watch_start(struct driver *driver, enum watch_target kind, void *target,
     return watch->number;
 }
 
-/* Their order as keys. */
+/* Whether `one` sorts before the other as a key. */
 static bool is_less(struct bytes one, struct bytes two)
 {
     size_t size = one.size < two.size ? one.size : two.size;
@@ -145,8 +145,8 @@ void watch_stop(struct driver *driver, int64_t number)
     link_watch_end(&driver->link, mark);
 }
 
-/* The server ended a watch, or refused to make it, for another reason than a compaction: most likely the stream was opened with a
- * token that has expired. So all watches get another stream; each owner reads its keys first, and with that the link gets a new
+/* The server ended a watch, or refused to make it, and not because of a compaction. Most likely the token with which the stream
+ * was opened has expired. So all watches get another stream. Each owner reads its keys first, and by that the link gets a new
  * token. */
 static void restart(struct driver *driver)
 {
@@ -171,7 +171,7 @@ static void tell(struct driver *driver, const struct watch *watch, enum watch_ev
     driver->upcalls->watched(driver, watch->kind, watch->target, event);
 }
 
-/* The keys as they were when the watch had been made. */
+/* The answer of the read: the keys after the watch was made. */
 static void checked(struct driver *driver, struct call *call)
 {
     struct watch *watch = watch_of(driver, (int64_t)call->to.step);
@@ -180,7 +180,7 @@ static void checked(struct driver *driver, struct call *call)
     const struct kvs *found = &call->answer.ops[0], *own = &call->answer.ops[1];
     bool own_gone =
         watch->own_size > 0 && (own->count == 0 || own->all[0].created >= watch->from_revision);
-    if (call->end == CALL_REFUSED || own_gone) /* its owner finds out why */
+    if (call->end == CALL_REFUSED || own_gone) /* the owner finds out why */
         tell(driver, watch, WATCH_CHANGED);
     else if (found->count == 0 || found->all[0].created >= watch->from_revision)
         tell(driver, watch, WATCH_DELETED);

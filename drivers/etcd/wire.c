@@ -6,7 +6,7 @@
 
 enum type { TYPE_NUMBER = 0, TYPE_FIXED64 = 1, TYPE_BYTES = 2, TYPE_FIXED32 = 5 };
 
-#define NUMBER_MAX 10 /* bytes of one */
+#define NUMBER_MAX 10 /* the longest number, in bytes */
 
 /* ---- writing ------------------------------------------------------------------------------------------ */
 
@@ -83,7 +83,7 @@ size_t write_begin(struct writer *writer, unsigned field)
     return writer->size;
 }
 
-/* The length is known only now: the message makes room for it. */
+/* The length is known only now: moves the message to make room for it. */
 void write_end(struct writer *writer, size_t mark)
 {
     uint8_t text[NUMBER_MAX];
@@ -149,7 +149,7 @@ bool read_field(struct reader *reader, struct field *field)
         field->is_bytes = true;
         field->bytes = (struct bytes){reader->at, (size_t)number};
         return skip(reader, (size_t)number);
-    case TYPE_FIXED64: /* no message of ours has these two; a later server might */
+    case TYPE_FIXED64: /* no message that we know has these two types; a later server's might */
         return skip(reader, 8);
     case TYPE_FIXED32:
         return skip(reader, 4);

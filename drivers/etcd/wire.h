@@ -1,6 +1,7 @@
-/* wire.h - the encoding of Protocol Buffers: writes and reads the fields of one message. Pure; knows no message.
+/* wire.h - the encoding of Protocol Buffers: writes and reads the fields of one message. No I/O; knows no particular
+ * message.
  *
- * Whatever bytes the reader gets, it stays inside of them, and says so when they make no sense. */
+ * The reader never reads outside of the bytes that it gets, and sets `failed` if they make no sense. */
 #ifndef MORTISE_ETCD_WIRE_H
 #define MORTISE_ETCD_WIRE_H
 
@@ -13,7 +14,7 @@ struct bytes {
     size_t size;
 };
 
-/* ---- writing: into memory that grows. If there is none, `failed` is set, and what was written is not complete ------ */
+/* ---- writing: into memory that grows. Without memory, `failed` is set, and the output is not complete ------ */
 
 struct writer {
     uint8_t *data;
@@ -22,12 +23,12 @@ struct writer {
 };
 
 void write_raw(struct writer *writer, const void *data, size_t size);
-/* A number that is 0 is left out, because that is the default. Negative ones as two's complement (int64). */
+/* Leaves a 0 out, because 0 is the default. Writes negative numbers as two's complement (int64). */
 void write_number(struct writer *writer, unsigned field, uint64_t number);
-/* The same, and 0 is written too: for a member of a `oneof`. */
+/* The same, but also writes 0: for a member of a `oneof`. */
 void write_chosen(struct writer *writer, unsigned field, uint64_t number);
 void write_bytes(struct writer *writer, unsigned field, const void *data, size_t size);
-/* A nested message: what is written between begin and end. Returns the mark for end. */
+/* A nested message is what is written between begin and end. Returns the mark for write_end(). */
 size_t write_begin(struct writer *writer, unsigned field);
 void write_end(struct writer *writer, size_t mark);
 void writer_free(struct writer *writer);
