@@ -1,4 +1,5 @@
-/* answer.c - what the server's answer to an acquire, a release or a renewal means for the op, whatever way it was asked. */
+/* answer.c - what the server's answer to an acquire, a release or a renewal means for the op, whichever request asked for
+ * it. */
 #include "redis.h"
 
 /* ---- granted ---------------------------------------------------------------------------------------- */
@@ -18,8 +19,9 @@ void answer_granted(struct driver *driver, mortise_op *op, uint64_t token, int64
     hold(driver, op, sent_ns, op->ttl_ms);
 }
 
-/* The first sending may belong to another history than the grant: it went to another primary, of which this one never
- * heard. So the grant is believed for no longer than the server says, counted from before it was asked. */
+/* The first sending may belong to another history than the grant: it may have gone to another primary, whose data
+ * this one never got. So the grant is believed for no longer than the server says, counted from before this request
+ * was sent. */
 void answer_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t remaining_ms,
                   int64_t sent_ns)
 {
@@ -90,7 +92,7 @@ static void role_told(struct request *request, redisReply *reply)
 
 void answer_of_primary(struct driver *driver, mortise_op *op, mortise_status verdict)
 {
-    if (!driver->link.role_told) { /* the user may not ask */
+    if (!driver->link.role_told) { /* the user may not call ROLE */
         op_complete(driver, op, verdict);
         return;
     }
@@ -105,11 +107,11 @@ void answer_of_primary(struct driver *driver, mortise_op *op, mortise_status ver
 
 /* ---- released --------------------------------------------------------------------------------------- */
 
-/* A replica that lags says too that nothing is there. */
+/* A lagging replica, too, would answer that nothing is there. */
 void answer_released(struct driver *driver, mortise_op *op, int64_t answer)
 {
     op->sure = uncertain_is_sure(driver, &op->grant);
-    /* Whatever it is: an earlier one may have been executed, and its reply lost. */
+    /* In any case: an earlier release may have been executed, and its reply lost. */
     if (data_of(op)->asking)
         driver->routes->released(driver, op);
     if (answer == 2)

@@ -9,8 +9,8 @@
 #define REDIRECTS_MAX 20
 #define PAUSE_MIN_MS 5
 #define PAUSE_MAX_MS 100
-#define IDLE_NS (5000 * NS_PER_MS)  /* a node without slots stays connected for so long */
-#define KEEP_NS (60000 * NS_PER_MS) /* and is known for so long, while there is room */
+#define IDLE_NS (5000 * NS_PER_MS)  /* how long a node without slots stays connected */
+#define KEEP_NS (60000 * NS_PER_MS) /* and how long it is remembered, while there is room */
 
 static int64_t now_in(const struct cluster *cluster)
 {
@@ -33,7 +33,7 @@ static void remove_node(struct cluster *cluster, struct driver *node)
     node_free(node);
 }
 
-/* NULL: too many, or no memory. */
+/* NULL: too many nodes, or no memory. */
 struct driver *cluster_node(struct cluster *cluster, int server)
 {
     if (cluster->node_of[server] != NULL)
@@ -75,7 +75,7 @@ int cluster_owner(const struct cluster *cluster, const mortise_op *op)
     return topology_owner(cluster->topology, key_slot(op->name, op->name_len));
 }
 
-/* Former nodes make room soon. */
+/* Fails an op because there are too many nodes. Former nodes make room soon. */
 static void fail_for_room(struct cluster *cluster, mortise_op *op)
 {
     const struct topology *topology = cluster->topology;
@@ -119,7 +119,7 @@ void cluster_route(struct cluster *cluster, mortise_op *op)
     }
 }
 
-/* What was given to the nodes is sent, in one write each. */
+/* Sends what was given to the nodes, with one write for each. */
 static void send_all(struct cluster *cluster)
 {
     struct driver *node;
@@ -163,7 +163,7 @@ static void looked(void *owner, const struct link_fault *fault)
     }
 }
 
-/* Those whose pause is over, or for which there is a map. */
+/* Routes the ops whose pause is over, or for which there is a map now. */
 static void route_due(struct cluster *cluster)
 {
     int64_t now = now_in(cluster);
@@ -216,7 +216,7 @@ static bool redirected(struct driver *from, mortise_op *op, const redisReply *re
         return false;
     cluster->moved = true; /* to be sent at the end of the turn */
     move_out(from, op);
-    /* It was asked for one key (script_call_asking), so this node may have others: by the map it is asked for all. */
+    /* The request named only one key (script_call_asking), so this node may have others. By the map, all keys are named. */
     bool knows_one = error == LINK_ERROR_ASK && data_of(op)->asking;
     data_of(op)->asking = false;
     if (++data_of(op)->redirects > REDIRECTS_MAX) {
@@ -251,7 +251,7 @@ static void discovered(struct driver *driver)
         cluster->state = CLUSTER_FOUND;
 }
 
-/* From FOUND to ROUTED; without memory it is tried again. */
+/* Goes from FOUND to ROUTED. Without memory, it is tried again. */
 static bool find_ways(struct cluster *cluster)
 {
     static const struct topology_callbacks told = {.changed = changed, .looked = looked};
@@ -270,7 +270,7 @@ static bool find_ways(struct cluster *cluster)
     return true;
 }
 
-/* What waits at the server of which the driver did not know that it is a node. Nothing was sent there. */
+/* Takes away the ops that wait at the first server, which turned out to be a node of a cluster. Nothing was sent there. */
 static void leave_alone(struct cluster *cluster)
 {
     struct driver *alone = cluster->alone;
@@ -430,7 +430,7 @@ static void turn_nodes(struct cluster *cluster, const struct pollfd *ready, size
     send_all(cluster);
 }
 
-/* A node without slots is not connected to again, closed after a while, and forgotten when it cannot matter any more. */
+/* A node without slots is not connected again. It is closed after a while, and forgotten when it cannot matter any more. */
 static void dismiss(struct driver *node, int64_t now)
 {
     struct cluster *cluster = node->cluster;

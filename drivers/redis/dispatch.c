@@ -1,4 +1,4 @@
-/* dispatch.c - takes ops in, keeps them while there is no connection or too much is under way, sends them and cancels them.
+/* dispatch.c - accepts ops, keeps them while there is no connection or too many are under way, sends them and cancels them.
  * op.h has their states. */
 #include "oplist.h"
 #include "seats.h"
@@ -9,7 +9,7 @@
 
 /* ---- what cannot be asked --------------------------------------------------------------------------- */
 
-/* False: it was failed. */
+/* False: the op has been failed. */
 static bool is_possible(struct driver *driver, mortise_op *op)
 {
     const char *problem = NULL;
@@ -89,13 +89,14 @@ void dispatch_turn(struct driver *driver)
         send_op(driver, op_take(&driver->held_back, driver->held_back));
 }
 
-/* A downgrade is a request of its own. In a cluster so is a shared lock, which has several keys, and one that may have moved. */
+/* A downgrade is always a request of its own. In a cluster, so is the renewal of a shared lock, which has several keys,
+ * and of a lock that may have moved. */
 static bool goes_alone(const struct driver *driver, const mortise_op *op)
 {
     return driver->in_cluster && (op->mode == MORTISE_SHARED || data_of(op)->redirects > 0);
 }
 
-/* Renewals have deadlines: those of a mode go together, before all else. */
+/* Renewals have deadlines, so they go first, all of one mode together. */
 static void send_renewals(struct driver *driver)
 {
     mortise_op *renewals[2][RENEW_MAX], *op, *next;
@@ -142,7 +143,7 @@ static void run(struct driver *driver)
 
 /* ---- coming in -------------------------------------------------------------------------------------- */
 
-/* The core takes another grant id then. */
+/* Ends an acquire whose grant is a stray as BUSY, so that the core takes another grant id. */
 static void end_stray(struct driver *driver, mortise_op *op)
 {
     op->hint_ms = driver->retry_ms;
@@ -161,7 +162,7 @@ void dispatch_take(struct driver *driver, mortise_op *op)
 {
     if (!is_possible(driver, op))
         return;
-    /* A connection that is being made may settle what is stray: then it is looked at again. */
+    /* A connection that is being made may settle the strays, so it is checked again then. */
     if (link_is_up(&driver->link) && uncertain_is_stray(driver, op))
         end_stray(driver, op);
     else
@@ -173,7 +174,7 @@ void dispatch_go(struct driver *driver)
     if (driver->waiting == NULL)
         return;
     link_look(&driver->link);
-    link_want(&driver->link); /* also one that is up: as a node without slots it was unwanted */
+    link_want(&driver->link); /* also if it is up: a node without slots is not wanted */
     if (link_is_up(&driver->link))
         run(driver);
 }
@@ -187,7 +188,7 @@ void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
 
 /* ---- canceled --------------------------------------------------------------------------------------- */
 
-/* It is under way: the reply is dropped. */
+/* The op's request is under way: its reply will be dropped. */
 static void cancel_request(mortise_op *op)
 {
     struct request *request = data_of(op)->request;
@@ -262,8 +263,8 @@ static void up(struct link *link, void *owner)
     queue_ask_all(driver);
 }
 
-/* A connection that broke is made anew at once, and the ops wait for that. If that fails they fail, and the next op tries
- * again. */
+/* A connection that broke is made again at once, and the ops wait for that. If the attempt fails, they fail, and the next
+ * op tries again. */
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct driver *driver = owner;
@@ -272,8 +273,9 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
         op_wait(driver, op_take(&driver->held_back, driver->held_back));
     if (link->broke) {
         failover_broke(driver);
-        /* The server may come back empty, or another one in its place, and grant what is held here to somebody else before
-         * we are connected again. So everything that is held is renewed as soon as possible, and not handed over until then. */
+        /* The server may come back empty, or another one in its place, and grant a lock that is held here to somebody else
+         * before this client is connected again. So all held claims are renewed as soon as possible, and not handed over until
+         * then. */
         driver->host->doubt(driver->host, NULL, 0);
         pubsub_suspect(driver, fault);
         return;

@@ -1,31 +1,33 @@
-/* failover.c - where the server is, if there are several (servers, sentinel), and what follows if it is another one: the core
- * renews what is held, and tokens do not go back with the new server's clock. One address may lead to a new server too (a
- * name, a virtual address). ../lib/redis/primary.h finds the primary.
+/* failover.c - where the server is, if there are several (servers, sentinel), and what happens if it is a new one: the core
+ * renews all held claims, and tokens do not go back with the new server's clock. A single address may lead to a new server, too
+ * (a name, a virtual address). ../lib/redis/primary.h finds the primary.
  *
  *                  broke, READONLY, +switch-master             ROLE: master
  *   at A ─────────────────────────────────────▶ seeking ─────────────────────▶ at B
  *                                                 │   ▲                         all held locks are renewed: found,
  *                                                 └───┘ nobody, no answer       or LOST; waiting ops are sent
  *
- *   A request to A has no answer: the acquire, release, downgrade or write is INDETERMINATE, and the core asks again, at B. Either
- *     B got it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
- *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
- *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
- *     driver ends its old connection there first; what A executed before that lasts for a ttl.
- *   A waiter is at A, which becomes a replica and keeps its connections: what it asks is BUSY, so nothing is written and
- *     nobody says READONLY. Its subscription goes on there, or is refused when it is made anew: then the main connection
- *     leaves, too.
- *   A release says that nothing is there, or a record is read: a replica that lags says so too. ROLE is asked on the same connection
- *     then, before the answer counts. So it is by a list and a ping.
- *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
- *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
- *     it is at B, the core renews everything (host->doubt).
+ *   A request to A has no answer: the acquire, release, downgrade or write is INDETERMINATE, and the core asks again, at B.
+ *     Either B got it by replication before it became the primary, and the repeat finds it. Or B never gets it, because a
+ *     primary accepts nothing from A. So what B says about a grant is sure, whatever A still executes: that changes only A's
+ *     data, which A throws away when it becomes a replica. If A becomes the primary again with its own data, because it came
+ *     back while there was no other, this driver first ends its old connection there. What A executed before that lasts for a
+ *     ttl.
+ *   A waiter is at A, which becomes a replica and keeps its connections: its requests are BUSY, so nothing is written and A
+ *     never answers READONLY. Its subscription goes on there, or is refused when it is made again; then the main connection
+ *     leaves A, too.
+ *   A release finds nothing, or a record is read: a lagging replica would give the same answer. So ROLE is asked on the same
+ *     connection before the answer counts. A list and a ping do the same.
+ *   No op is outstanding, so nobody polls the connections, but leases are held: the driver checks its connections by a timer,
+ *     twice a second as long as there may be leases. While there is no primary, it looks for one for as long as the longest
+ *     ttl. When it is at B, the core renews everything (host->doubt).
  *   B lacks a grant that A had given, because replication is asynchronous: the renewal says LOST. Until then, or until the
- *     deadline, another client may have the lock of B: both hold it. docs/promises.md.
- *   B's clock is behind A's: tokens could go back if the last one was not replicated. The greeting asks for the time; the
- *     furthest clock that this client saw is the floor of the tokens that it asks for.
- *   A is stopped, and goes on: it believes that it is the primary until it hears otherwise, and answers those who are
- *     connected to it. Sentinels tell of the switch by the subscription; else it is READONLY at the first write. */
+ *     deadline, another client may have got the lock from B, and both hold it: docs/promises.md.
+ *   B's clock is behind A's: tokens could go back if the last one was not replicated. So the greeting asks for the time, and
+ *     the latest clock that this client saw is the floor of the tokens that it asks for.
+ *   A is stopped, and goes on later: it believes that it is the primary until it hears otherwise, and answers the clients that
+ *     are connected to it. Sentinels report the switch by the subscription; otherwise A answers READONLY to the first write
+ *     after it has heard. */
 #include "redis.h"
 
 #include <stdio.h>
@@ -45,19 +47,19 @@ static void each_link(struct driver *driver, void (*run)(struct link *link, cons
 
 /* ---- seeking -------------------------------------------------------------------------------------------- */
 
-/* The other connection was refused where the main one is. A waiter that only looks would never be told READONLY. */
+/* Another connection was refused at the server of the main one. A waiter that only reads would never get READONLY. */
 static bool is_at_replica(const struct driver *driver, const struct link *other)
 {
     return other != &driver->link && other->is_replica && link_is_up(&driver->link) &&
            strcmp(other->endpoint.text, driver->link.endpoint.text) == 0;
 }
 
-/* The other connections go where the main one is. */
+/* The other connections go to the server of the main one. */
 void failover_seek(struct link *link, void *owner)
 {
     struct driver *driver = owner;
     if (is_at_replica(driver, link)) {
-        link->is_replica = false; /* it was said; the next greeting tells */
+        link->is_replica = false; /* used up; the next greeting finds out anew */
         link_leave(&driver->link, "the server is a replica now");
     }
     bool known = link != &driver->link && link_is_up(&driver->link);
@@ -129,7 +131,7 @@ static uint64_t clock_at(const struct driver *driver, int64_t ns)
     return driver->clock->us + (uint64_t)((ns - driver->clock->ns) / NS_PER_US);
 }
 
-/* The furthest clock that this client saw goes on by this machine's clock. */
+/* The latest clock that this client saw goes on by this machine's clock. */
 void failover_compare(struct driver *driver)
 {
     const struct link *link = &driver->link;
@@ -143,7 +145,7 @@ void failover_compare(struct driver *driver)
     driver->clock->ns = link->clock_ns;
 }
 
-/* Nobody else looks for another server while nothing is asked. */
+/* Whether this driver must look for another server itself. Nobody else does while no op is outstanding. */
 static bool looks_around(const struct driver *driver)
 {
     return driver->primary != NULL || driver->in_cluster;
@@ -162,7 +164,7 @@ bool failover_up(struct driver *driver)
 {
     const struct link *link = &driver->link;
     bool same = link->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) == 0;
-    bool may_be_another = driver->was_up && !same; /* or the user may not ask which it is */
+    bool may_be_another = driver->was_up && !same; /* or the user may not ask which server it is */
     driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
     failover_compare(driver);
@@ -171,7 +173,7 @@ bool failover_up(struct driver *driver)
     return may_be_another;
 }
 
-/* Some addresses always lead to two servers: LEAVE_NS keeps the driver from going back and forth without end. */
+/* Some addresses always lead to two servers. LEAVE_NS keeps the driver from going back and forth between them without end. */
 bool failover_leads_elsewhere(struct driver *driver)
 {
     int64_t now = now_of(driver);
@@ -200,7 +202,7 @@ void failover_note(struct driver *driver, const mortise_op *op)
         driver->leases_until_ns = until_ns;
 }
 
-/* Nobody polls while nothing is asked, but the driver should notice a failover before the next renewal. */
+/* Nobody polls while no op is outstanding, but the driver should notice a failover before the next renewal. */
 int64_t failover_look_due_ns(const struct driver *driver)
 {
     if (driver->leases_until_ns <= driver->looked_ns)

@@ -1,5 +1,6 @@
 /* findings.c - what a ping adds about the server's settings, for `mortise doctor`: each finding is " | risk: …" or
- * " | note: …" at the end of the line (driver.h, MORTISE_OP_PING). A user who may not ask gets fewer findings, no failure.
+ * " | note: …" at the end of the line (driver.h, MORTISE_OP_PING). If the user may not ask, there are fewer findings, but
+ * no failure.
  *
  *   request    | an answer                                  an error
  *   -----------|------------------------------------------------------------------
@@ -63,7 +64,8 @@ static void add_replicas(const struct driver *driver, const mortise_op *op, cons
             "acquired or renewed until it is back; give it a replica, and set min_replicas");
 }
 
-/* Two cannot outvote one, so the client may believe one that is cut off; and a failover needs a majority. */
+/* With two sentinels, neither can outvote the other, so the client may believe one that is cut off; and a failover needs a
+ * majority. */
 static void add_sentinels(const struct driver *driver, const mortise_op *op)
 {
     const size_t count = driver->primary != NULL ? primary_sentinel_count(driver->primary) : 0;
@@ -100,7 +102,7 @@ static void add_coverage(const mortise_op *op, const char *value)
                  "fail, the others refuse renewals too, and their locks are lost; set no");
 }
 
-/* The nodes agree that one has failed, and a replica is elected. */
+/* The time until the nodes agree that one has failed, and a replica is elected. */
 static void add_failover(const mortise_op *op, const char *value)
 {
     const int64_t timeout_ms = strtoll(value, NULL, 10);
@@ -134,7 +136,7 @@ static void told_config(struct request *request, redisReply *reply)
     op_complete(request->driver, op, MORTISE_OK);
 }
 
-/* Only Redis 7 takes several names, and a cluster of an older one gets fewer findings. */
+/* CONFIG GET takes several names only from Redis 7 on, so an older cluster gets fewer findings. */
 static void ask_config(struct request *request, bool keeps_log)
 {
     struct link *link = &request->driver->link;

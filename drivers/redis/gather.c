@@ -18,10 +18,10 @@
  *   any       canceled                                   the ops of the nodes are canceled
  *
  *   A lock moves from a node that was not read yet to one that was: either its slot has another owner at the end, or that node
- *     has got a key since it was asked. The next pass begins behind that, and finds the lock where it is then. If it was on its
- *     way for the second time, the first pass that missed no key has found it. A lock that was found once is in the list, even
- *     if it is free by then: a list is not of one instant.
- *   The user may not ask for INFO: a key that came is not noticed (docs/redis.md). */
+ *     has got a key since it was asked. The next pass begins after that move, and finds the lock at its new place. If it was on
+ *     its way for the second time, the first pass that missed no key has found it. A lock that was found once is in the list,
+ *     even if it is free by the end: a list does not show one instant.
+ *   The user may not ask for INFO: the driver does not notice a key that came to a node (docs/redis.md). */
 #include "../lib/ping.h"
 #include "cluster.h"
 #include "sending.h"
@@ -49,7 +49,7 @@ struct gather {
     struct gather *previous, *next; /* of the cluster */
     struct cluster *cluster;
     enum gather_state state;
-    uint64_t look;    /* LOOKS, CHECKS: the number of the one that it waits for */
+    uint64_t look;    /* LOOKS, CHECKS: the number of the look that it waits for */
     uint64_t changes; /* of the map, when the nodes were asked */
     unsigned passes;
     mortise_op *of; /* NULL: canceled */
@@ -57,9 +57,9 @@ struct gather {
     size_t count, left;
     mortise_info *infos;
     size_t info_count, info_room;
-    bool missed;  /* in this pass a key has left a node before it was looked at, */
+    bool missed;  /* in this pass a key has left a node before the look at it, */
     bool arrived; /* or has come to one */
-    bool whole;   /* a pass has missed none */
+    bool whole;   /* a pass has missed no key */
     bool no_memory;
 };
 
@@ -87,7 +87,7 @@ static void tell_names(struct gather *gather)
             host->emit(host, gather->of, &infos[i]);
 }
 
-/* The length of what comes before the next finding. */
+/* The length of the text before the next finding. */
 static int to_mark(const char *text)
 {
     const char *mark = strstr(text, FINDING_MARK);
@@ -126,7 +126,7 @@ static void tell_lines(const struct gather *gather)
         add_findings(gather, &gather->parts[i]);
 }
 
-/* The map is read: gather_looked() goes on. */
+/* Reads the map; gather_looked() goes on. */
 static void look(struct gather *gather, enum gather_state state)
 {
     gather->state = state;
@@ -151,7 +151,7 @@ static void tell(struct gather *gather)
 
 static void ask(struct gather *gather, enum gather_state state);
 
-/* All have answered. */
+/* All nodes have answered. */
 static void answered(struct gather *gather)
 {
     mortise_op *of = gather->of;
@@ -218,7 +218,7 @@ static void fill(struct gather *gather, struct part *part)
     part->op.emitted = emitted;
 }
 
-/* ASKS, COUNTS: each part. */
+/* ASKS, COUNTS: sends the op of each part. */
 static void ask(struct gather *gather, enum gather_state state)
 {
     gather->state = state;
@@ -239,7 +239,7 @@ static void fail(struct gather *gather, mortise_status status, const char *text)
     free_gather(gather);
 }
 
-/* False: it has failed. What some nodes know would not be all. */
+/* False: the op has failed, because the answers of only some nodes would not be complete. */
 static bool count_nodes(struct gather *gather, const struct topology *topology)
 {
     unsigned slots = 0;

@@ -31,7 +31,7 @@ static bool has_prefix(const redisReply *field, const char *prefix)
     return field->len == 2 + GRANT_HEX && memcmp(field->str, prefix, 2) == 0;
 }
 
-/* Of a grant that has not ended: another's may be that of a process that is gone. */
+/* Whether it is the note of a grant that has not ended. The note of an ended grant may be that of a process that is gone. */
 static bool is_note_of(const redisReply *grant, const redisReply *field)
 {
     return has_prefix(field, "n:") && memcmp(field->str + 2, grant->str + 2, GRANT_HEX) == 0;
@@ -74,7 +74,7 @@ static bool of_native(const redisReply *fields, uint64_t now_us, mortise_info *i
     return true;
 }
 
-/* The field of an unshared grant is shown as the grant: "uuid:0" less its dashes. */
+/* The field of an unshared grant is shown as the grant: "uuid:0" without its dashes. */
 static void set_redisson_owner(mortise_info *info, const char *field, size_t length)
 {
     char hex[GRANT_HEX + 1];
@@ -99,7 +99,7 @@ static bool is_ours(const redisReply *field)
     return is_field(field, "mortise");
 }
 
-/* "mortise": "<token> <since, µs>\n<note>". Without it, it is a lock if the owner looks like Redisson's. */
+/* "mortise": "<token> <since, µs>\n<note>". Without this field, the hash is a lock if the owner looks like Redisson's. */
 static bool of_redisson(const redisReply *fields, uint64_t now_us, mortise_info *info)
 {
     const redisReply *owner = NULL, *count = NULL, *ours = NULL;

@@ -1,5 +1,5 @@
-/* inspect.c - reads one lock, and pings the server. The lock's value, how long it still lives and the server's time are read
- * as one step. */
+/* inspect.c - reads one lock, and pings the server. The lock's value, its remaining time and the server's time are read in
+ * one atomic step. */
 #include "sending.h"
 #include "shared.h"
 
@@ -20,7 +20,7 @@ static void put_of_key(struct link *link, const char *word, const char *key, siz
     link_argument(link, key, key_len);
 }
 
-/* In a cluster: a script, with its text if it is the first of a call. */
+/* In a cluster, a script reads the lock. The first one of a call is sent with its text. */
 static void put_script(struct driver *driver, bool first, const char *key, size_t key_len)
 {
     struct link *link = &driver->link;
@@ -111,7 +111,7 @@ static void ask(struct request *request)
     link_call_end(&request->driver->link, &request->call, inspect_replies(request->driver));
 }
 
-/* Who shares it. If nobody does any more, it is read anew. */
+/* The holders of a shared lock. If nobody shares it any more, it is read anew. */
 static void holders_told(struct request *request, redisReply *reply)
 {
     struct driver *driver = request->driver;
@@ -178,7 +178,7 @@ static void pinged(struct request *request, redisReply *reply)
         op_complete(driver, op, MORTISE_OK);
 }
 
-/* A replica and a Sentinel answer PING as well, and grant nothing. */
+/* Why the server grants nothing: a replica and a Sentinel answer PING as well. */
 static const char *why_not(const redisReply *role)
 {
     if (role->type != REDIS_REPLY_ARRAY || role->elements == 0 ||

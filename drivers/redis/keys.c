@@ -1,4 +1,4 @@
-/* keys.c - the names of keys and channels, and what a grant and an owner are called in the server. */
+/* keys.c - the names of keys and channels, and the names of grants and owners in the server. */
 #include "redis.h"
 
 void key_put(struct link *link, const mortise_op *op, enum key key)
@@ -17,7 +17,7 @@ void key_put_of(struct link *link, const char *name, size_t name_len, enum key k
         key_put_side(link, name, name_len, words[key]);
 }
 
-/* Redisson's is "redisson_lock__channel:{name}", without braces if the name has some. */
+/* Redisson's channel is "redisson_lock__channel:{name}", without these braces if the name has some. */
 void key_add_channel(struct key_parts *parts, const struct driver *driver, const char *name,
                      size_t length)
 {
@@ -49,7 +49,7 @@ void key_put_grant(struct link *link, const mortise_op *op)
     link_argument(link, hex, GRANT_HEX);
 }
 
-/* As given; "uuid:0" made of the grant if it is unshared. */
+/* The owner as given; for an unshared claim, "uuid:0" made from the grant. */
 static size_t make_field(const mortise_op *op, char field[FIELD_MAX + 1])
 {
     static const unsigned char groups[] = {8, 4, 4, 4, 12};

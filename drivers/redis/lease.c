@@ -1,4 +1,4 @@
-/* lease.c - what is sent for an acquire, a release and a break. protocol.md says what the server does then. */
+/* lease.c - what is sent for an acquire, a release and a break. protocol.md says what the server does with it. */
 #include "seats.h"
 #include "sending.h"
 #include "shared.h"
@@ -66,7 +66,7 @@ static void put_acquire(struct request *request, const mortise_op *op, const cha
 
 /* ---- without tokens: SET NX PX, as other clients send it --------------------------------------------- */
 
-/* It was not set: the lock is another's, or this grant's by an earlier try. */
+/* The key was not set: the lock is another's, or this grant's by an earlier try. */
 static void looked(struct request *request, redisReply *reply)
 {
     struct driver *driver = request->driver;
@@ -174,7 +174,7 @@ static void is_busy(struct request *request, const redisReply *reply)
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
-    request_made_no_place(request); /* it is barred, if it asked for one */
+    request_made_no_place(request); /* it asked for one, but is barred */
     bool stays = queue_may_wait(driver, op);
     if (!stays && seat_is_placed(op)) {
         op_fail_deaf(driver, op);
@@ -209,7 +209,8 @@ static void acquired(struct request *request, redisReply *reply)
 
 /* ---- release, break -------------------------------------------------------------------------------------- */
 
-/* Another's, which may be a marker: a break does not know, and a downgrade may have been executed. */
+/* Whether "another's" may mean a marker of shared holders: a break does not know the mode, and a downgrade may have been
+ * executed. */
 static bool may_be_shared(const struct driver *driver, const mortise_op *op)
 {
     return (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) != 0 && driver_shares(driver);

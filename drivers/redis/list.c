@@ -1,15 +1,16 @@
-/* list.c - all held locks under a prefix: a page of keys by SCAN, then a look at each key of the page. The answer is what was
- * held during the listing, not at one instant. Keys that are no lock of this layout are left out: the database may have other
- * keys.
+/* list.c - all held locks under a prefix: a page of keys by SCAN, then a look at each key of the page. The answer shows the
+ * locks that were held during the listing, not at one instant. Keys that are no lock of this layout are left out, because the
+ * database may have other keys.
  *
  *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, emitted
  *                    └─ who shares those that are shared ─┘
  *
- * A node of a cluster is asked first how many keys it has got from other nodes (INFO commandstats): that is the `token` of the op.
- * With LIST_COUNTS it is asked nothing else (gather.c). If a key has left it between SCAN and the look at it, the list is not `sure`.
+ * A node of a cluster is first asked how many keys it has got from other nodes (INFO commandstats): that number is the `token`
+ * of the op. With LIST_COUNTS, nothing else is asked (gather.c). If a key has left the node between SCAN and the look at the
+ * key, the list is not `sure`.
  *
- *   NOSCRIPT: the text of a script goes with the first of several looks. If that one is redirected, the node has not read it. Who
- *     shares is asked once more for the others; of other looks the list is not `sure`.
+ *   NOSCRIPT: the text of a script goes with the first of several looks. If that look is redirected, the node has not read the
+ *     text. Then the looks for shared holders are repeated for the other keys; with other looks, the list is not `sure`.
  *
  *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
@@ -24,12 +25,12 @@
 struct found {
     struct found *next;
     mortise_info info;
-    bool shared; /* who shares it is still to be asked */
+    bool shared; /* its shared holders are still to be asked for */
     size_t name_len;
     char name[]; /* with the namespace */
 };
 
-/* In place of a request: it makes many calls. */
+/* A list has this instead of a request, because it makes many calls. */
 struct list {
     struct link_call call; /* first */
     struct driver *driver;
@@ -39,7 +40,7 @@ struct list {
     size_t at;        /* the key being looked at */
     struct found *found;
     size_t count;
-    struct found *looks; /* the next one of whom a look tells */
+    struct found *looks; /* the next one for which a look is answered */
     unsigned sharing;    /* of the page */
 };
 
@@ -73,7 +74,7 @@ static bool is_unknown_script(const redisReply *reply)
            link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT;
 }
 
-/* A key has left this node since SCAN named it; or the first of those that are looked at has, and the script with it. */
+/* A key has left this node since SCAN named it; or the first key of the looks has, and with it the text of the script. */
 static bool is_on_its_way(const struct list *list, const redisReply *reply)
 {
     enum link_error error = link_error_of(reply->str, reply->len);
@@ -109,8 +110,8 @@ static void begin(struct list *list, void (*replied)(struct link_call *, unsigne
     link_call_begin(&list->driver->link, &list->call);
 }
 
-/* Another answer on this connection said READONLY: a replica's answers do not count, and the connection can end only when
- * nothing more is asked on it. */
+/* Whether another answer on this connection said READONLY. A replica's answers do not count, and the connection can end
+ * only when nothing more is asked on it. */
 static bool has_left(struct list *list)
 {
     struct link_fault fault;
@@ -171,7 +172,7 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
         free_list(list);
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) { /* the user lost the right to it meanwhile */
+    if (reply->type == REDIS_REPLY_ERROR) { /* the user has lost the right to ROLE meanwhile */
         refuse_list(list, reply);
         return;
     }
@@ -225,7 +226,7 @@ static bool take(struct list *list, const redisReply *key, const redisReply *rep
     info.name[key->len] = '\0';
     bool shared = driver_shares(list->driver) && shared_is_marker(reply->element[0]);
     if (shared)
-        info.mode = MORTISE_SHARED; /* also if it is not told by whom */
+        info.mode = MORTISE_SHARED; /* even if its holders are unknown */
     return keep(list, key, &info, shared);
 }
 
@@ -241,7 +242,7 @@ static void next_page(struct list *list)
         ask_role(list);
 }
 
-/* All that was asked has been answered. */
+/* All looks have been answered. */
 static void go_on(struct list *list)
 {
     if (list->op == NULL)
@@ -254,7 +255,7 @@ static void go_on(struct list *list)
 
 /* ---- who shares ------------------------------------------------------------------------------------------- */
 
-/* Those of the page are the first of the list. */
+/* The shared locks of the page are the first ones of the list. */
 static struct found *next_shared(struct found *found)
 {
     while (found != NULL && !found->shared)
@@ -262,18 +263,19 @@ static struct found *next_shared(struct found *found)
     return found;
 }
 
-/* A key beside the lock is: another program has made it. Before Redis 7 other words come first. */
+/* Whether a key beside the lock has another type, because another program has made it. Before Redis 7, the error begins
+ * with other words. */
 static bool is_of_another_type(const redisReply *reply)
 {
     return memmem(reply->str, reply->len, "WRONGTYPE ", 10) != NULL;
 }
 
-/* If nobody shares the lock any more, or some of its keys are on another node or of another type, the list has what the first look
- * saw. */
+/* If nobody shares the lock any more, or some of its keys are on another node or have another type, the list shows what the
+ * first look saw. */
 static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
-    bool unknown = is_unknown_script(reply); /* it is asked once more */
+    bool unknown = is_unknown_script(reply); /* the look is repeated */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL && !unknown &&
         !is_on_its_way(list, reply) && !is_of_another_type(reply))
         refuse_look(list, reply);
@@ -287,7 +289,7 @@ static void holders_told(struct link_call *call, unsigned index, redisReply *rep
         go_on(list);
 }
 
-/* At least the first of them is settled then: the text goes with it. */
+/* The text goes with the first of them, so at least that one is settled by the answer. */
 static void ask_who_shares(struct list *list)
 {
     struct link *link = &list->driver->link;
@@ -302,7 +304,7 @@ static void ask_who_shares(struct list *list)
 
 /* ---- a page ------------------------------------------------------------------------------------------------- */
 
-/* A node of a cluster may be asked for a key whose slot is on its way to it. */
+/* In a cluster, the key's slot may be on its way to this node. */
 static void put_look(struct list *list, bool first, const redisReply *key)
 {
     if (list->driver->in_cluster) {
@@ -322,7 +324,7 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
     struct list *list = (struct list *)call;
     const redisReply *keys = list->page->element[1];
     unsigned each = replies_for_key(list);
-    /* a key of another type is refused inside EXEC, which is no failure; an error here is one */
+    /* a key of another type is refused inside EXEC, which is no failure; but an error of EXEC itself is one */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL)
         refuse_look(list, reply);
     if (index % each == each - 1 && list->op != NULL) {
@@ -384,7 +386,7 @@ static void scan(struct list *list)
 
 /* ---- what comes from other nodes ------------------------------------------------------------------------------ */
 
-/* 0: none, or the user may not ask. */
+/* The number of keys that came from other nodes; 0: none, or the user may not ask. */
 static uint64_t read_arrivals(const redisReply *reply)
 {
     char text[24] = "";

@@ -1,7 +1,8 @@
 /* module.c - the Redis driver as a module: its table, its options, how an instance is opened.
  *
- * One connection for all that a client asks; a second one for its waiters; with min_replicas a third one, on which it waits
- * for replicas. In a cluster, those to each node in use. redis.h says which file does what and what can go wrong; protocol.md has the requests. */
+ * An instance has one connection for its requests, a second one for its waiters, and with min_replicas a third one, on which it
+ * waits for replicas. In a cluster, it has these for each node in use. redis.h says which file does what and what can go wrong;
+ * protocol.md has the requests. */
 #include "../lib/redis/settings.h"
 #include "cluster.h"
 #include "sending.h"
@@ -293,7 +294,7 @@ static struct cluster *new_cluster(struct driver *driver)
     return cluster_open(driver, values[OPTION_SERVERS].text, looks, is_cluster(values));
 }
 
-/* Does not connect yet: the first op does. */
+/* Does not connect yet; the first op does. */
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));

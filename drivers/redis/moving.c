@@ -1,10 +1,10 @@
-/* moving.c - slots have other owners: what waits at a node for such a slot goes to its new owner. What was sent has its own
- * answer. */
+/* moving.c - some slots have new owners: ops that wait at a node for such a slot go to its new owner. Requests that were
+ * sent get their own answers. */
 #include "cluster.h"
 
 #include "seats.h"
 
-/* The op leaves its seat, but it may have a place. */
+/* The op leaves its seat, but may still have a place in the server's queue. */
 void move_out(struct driver *node, mortise_op *op)
 {
     bool placed = seat_is_placed(op);
@@ -18,7 +18,8 @@ static bool is_elsewhere(const struct driver *node, const mortise_op *op)
     return owner >= 0 && (!node->in_cluster || owner != node->server);
 }
 
-/* It was led to this node by ASK. The slot has arrived: the node is asked as any owner is, and left with the slot. */
+/* ASK led the op to this node, and now the slot has arrived. So the op uses the node as it uses any owner, without ASKING,
+ * and leaves it when the slot does. */
 static void settle(const struct driver *node, mortise_op *op)
 {
     if (data_of(op)->asking && node->in_cluster && cluster_owner(node->cluster, op) == node->server)
@@ -84,7 +85,7 @@ static void move_node(struct driver *node)
     move_watches(node);
 }
 
-/* All its slots are elsewhere: that may be a failover, so every lease is renewed there at once. */
+/* All slots of the node are elsewhere now. That may be a failover, so every lease is renewed there at once. */
 static void look_for_failover(struct driver *node)
 {
     bool has_slots = node->cluster->topology->servers[node->server].slots > 0;
@@ -93,7 +94,7 @@ static void look_for_failover(struct driver *node)
     node->had_slots = has_slots;
 }
 
-/* What waits goes to the node that has its slot now. */
+/* Ops that wait go to the nodes that have their slots now. */
 void move_all(struct cluster *cluster)
 {
     struct driver *node, *next;

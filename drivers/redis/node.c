@@ -12,7 +12,7 @@ void node_open(struct driver *driver, int64_t min_replicas, int64_t replica_time
     replicas_open(driver, min_replicas, replica_timeout_ms);
 }
 
-/* Only this node publishes to it, and only to a client that listens here (scripts/include/queue: tell). */
+/* Only this node publishes to this inbox, and only if the client listens here (scripts/include/queue: tell). */
 static void name_inbox(struct driver *driver)
 {
     static const char digits[] = "0123456789abcdef";
@@ -83,7 +83,7 @@ size_t node_interest(const struct driver *driver, struct pollfd *fds, size_t cap
 void node_turn(struct driver *driver, const struct pollfd *ready, size_t n)
 {
     link_turn(&driver->link, ready, n);
-    queue_turn(driver); /* early: a waiter that does not ask in time loses its place */
+    queue_turn(driver); /* early, because a waiter that does not ask in time loses its place */
     dispatch_turn(driver);
     link_turn(&driver->news, ready, n);
     link_turn(&driver->replicas.link, ready, n);
@@ -118,13 +118,13 @@ bool node_is_idle(struct driver *driver)
     return node_is_quiet(driver) && !doubts;
 }
 
-/* Nor will it be told of a name that was looked up. */
+/* Closed, and no answer of a look-up is still to come. */
 static bool is_closed(const struct link *link)
 {
     return link->state == LINK_DOWN && link_count_look_ups(link) == 0;
 }
 
-/* What was lost there is forgotten when the longest ttl has passed: the server may never come back. */
+/* Requests that were lost there are forgotten when the longest ttl has passed, because the server may never come back. */
 bool node_is_gone(struct driver *driver, int64_t quiet_for_ns)
 {
     uncertain_drop(driver, now_of(driver));

@@ -48,10 +48,10 @@ enum op_state {
 /* What the driver keeps in op->driver_data. */
 struct __attribute__((may_alias)) op_data {
     enum op_state state;
-    /* It changes nothing, and was sent on a connection that broke: it is not sent a third time. */
+    /* It changes nothing, and was sent again after its connection broke. It is not sent a third time. */
     bool asked_again;
     bool asking; /* ASKING comes first: its slot is on its way to this node */
-    /* It may have a place in the queue, though it has no seat: it comes from another node. */
+    /* It may have a place in the queue although it has no seat, because it comes from another node. */
     bool placed;
     unsigned char redirects;
     union {
@@ -74,7 +74,7 @@ static inline struct op_data *data_of(const mortise_op *op)
     return (struct op_data *)(uintptr_t)op->driver_data;
 }
 
-/* The only one that changes the state. `of`: what has the op in that state, or NULL. */
+/* Only this function changes the state. `of`: the object that has the op in that state, or NULL. */
 static inline void op_set(mortise_op *op, enum op_state state, void *of)
 {
     data_of(op)->state = state;

@@ -11,7 +11,7 @@ static inline void op_append(mortise_op **list, mortise_op *op)
     DL_APPEND2(*list, op, previous, next);
 }
 
-/* Takes it out; it is NEW then. */
+/* Takes the op out of the list. Its state becomes NEW. */
 static inline mortise_op *op_take(mortise_op **list, mortise_op *op)
 {
     DL_DELETE2(*list, op, previous, next);

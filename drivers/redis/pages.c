@@ -23,7 +23,7 @@ redisReply *page_take(redisReply *reply, char cursor[PAGE_CURSOR_SIZE])
     if (page == NULL)
         return NULL;
     *page = *reply;
-    memset(reply, 0, sizeof(*reply)); /* its parts belong to the page now */
+    memset(reply, 0, sizeof(*reply)); /* the page owns its parts now */
     reply->type = REDIS_REPLY_NIL;
     memcpy(cursor, page->element[0]->str, page->element[0]->len + 1);
     redisReply *keys = page->element[1];

@@ -1,16 +1,16 @@
-/* pubsub.c - the second connection, for subscriptions. It is opened when a caller first waits, and tells the core of
- * releases. The driver is subscribed to the channel of a name as long as a caller of this process waits for the name.
+/* pubsub.c - the second connection, for subscriptions. It is opened when a caller first waits, and reports releases to the
+ * core. The driver is subscribed to the channel of a name as long as a caller of this process waits for the name.
  *
- * The confirmation of a subscription is news too, because a release before it was not heard. The same holds for a
- * subscription that is made anew after the connection broke, or at another node of a cluster after the slot has moved.
+ * The confirmation of a subscription counts as news, too, because an earlier release was not heard. The same holds for a
+ * subscription that is made again after the connection broke, or at another node of a cluster after the slot has moved.
  *
- * If subscribing is refused, waiters ask every `retry` instead: all of them, if the driver may not listen to its inbox
- * (then nobody queues), else the waiters of that name. A refusal does not say what it is about, but every request has one
- * answer, in order, so the driver counts them. While a caller waits in this way, the driver subscribes again now and then,
- * because the right may have been granted meanwhile.
+ * If subscribing is refused, waiters ask every `retry` instead: all waiters, if the driver may not listen to its inbox
+ * (then none of them queues); otherwise the waiters of that name. A refusal does not say which request it answers. But
+ * every request has one answer, in order, so the driver counts the answers. While a caller waits in this way, the driver
+ * subscribes again now and then, because the right may have been granted meanwhile.
  *
- * Likewise if the connection cannot be made, or SUBSCRIBE has no answer, while the locks' connection works: the server has
- * no room for another client, or something between allows one only. Attempts go on with the link's backoff. */
+ * The same happens if the connection cannot be made, or SUBSCRIBE has no answer, while the main connection works: the
+ * server has no room for another client, or something between allows only one. Attempts go on with the link's backoff. */
 #include "redis.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct watched {
     struct channel channel; /* first */
     uint64_t said;          /* the number of the last request about it */
     bool refused;
-    bool ended; /* by the server, because the slot left it, or leaves it */
+    bool ended; /* the server ended it, because the slot has left or is leaving */
 };
 
 static void up(struct link *link, void *owner);
@@ -38,8 +38,8 @@ void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls)
     driver->news.beside = &driver->link;
 }
 
-/* In a cluster channels of names belong to the slot: only the nodes that have it pass messages on, and the server says when the
- * slot leaves. Redisson publishes to all nodes. */
+/* In a cluster, the channel of a name belongs to its slot: only the nodes that have the slot pass messages on, and the server
+ * says when the slot leaves. Redisson publishes to all nodes instead. */
 static bool is_of_slot(const struct driver *driver)
 {
     return driver->in_cluster && driver->layout != LAYOUT_REDISSON;
@@ -64,7 +64,7 @@ static void not_told(struct link_call *call, enum link_loss loss, const struct l
     free(call);
 }
 
-/* Nobody waits for the answer: as when a script publishes. */
+/* Nobody waits for the answer, as when a script publishes. */
 void pubsub_tell(struct driver *driver, const mortise_op *op)
 {
     struct link *link = &driver->link;
@@ -95,7 +95,7 @@ static void count_answer(struct driver *driver)
     link_awaits(&driver->news, driver->answered < driver->said);
 }
 
-/* command: of a slot, with an S before it. */
+/* command: for a channel of a slot, an S is put before it. */
 static void say(struct driver *driver, const char *command, struct watched *watched)
 {
     struct link *link = &driver->news;
@@ -164,7 +164,8 @@ static void say_inbox(struct driver *driver)
     link_text(link, driver->inbox);
 }
 
-/* Only the server that has the locks publishes their releases. */
+/* Whether this connection leads to another server than the main one. Only the server that has the locks publishes their
+ * releases. */
 static bool is_elsewhere(const struct driver *driver)
 {
     const char *locks = driver->link.run_id, *news = driver->news.run_id;
@@ -245,7 +246,7 @@ static void refused(struct driver *driver, const redisReply *reply)
     link_fault_reply(&driver->news, reply, &fault);
     if (driver->in_cluster)
         driver->routes->doubted(driver);
-    /* SUNSUBSCRIBE. The server's own end of that subscription came first, and was taken for the answer. */
+    /* For SUNSUBSCRIBE: the server had ended the subscription itself, and its message was taken for the answer. */
     if (fault.error == LINK_ERROR_MOVED && driver->answered > driver->said) {
         driver->answered = driver->said;
         return;
@@ -254,7 +255,7 @@ static void refused(struct driver *driver, const redisReply *reply)
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
-    unheard_end(&driver->unheard); /* what is refused is polled for in any case */
+    unheard_end(&driver->unheard); /* waiters of a refused channel poll in any case */
     driver->refused_ns = now_of(driver);
     if (driver->answered == driver->inbox_said)
         refuse_inbox(driver);
@@ -310,8 +311,8 @@ static void take_inbox(struct driver *driver, enum push kind, const redisReply *
         driver->inbox_calls->told(driver, text->str, text->len);
 }
 
-/* The server itself ended a subscription, because the slot has left it: the waiters ask, and are led to the new node. Not so if the
- * name was subscribed to again meanwhile: the answer to that is still to come, and says where the slot is. */
+/* The server itself ended a subscription, because the slot has left it: the waiters ask, and are led to the new node. But if
+ * the driver has subscribed to the name again meanwhile, the answer to that is still to come, and says where the slot is. */
 static void check_slot(struct driver *driver, const redisReply *text)
 {
     struct channel *channel = channel_find(driver->watched, text->str, text->len);
@@ -323,7 +324,7 @@ static void check_slot(struct driver *driver, const redisReply *text)
     driver->host->news(driver->host, channel->name, channel->name_len);
 }
 
-/* An answer to what was said; or the server's own. */
+/* The answer to a request, or a message that the server sends by itself. */
 static void take_unsubscribed(struct driver *driver, const redisReply *text)
 {
     if (driver->unsaid > 0) {
@@ -340,7 +341,7 @@ void pubsub_stay(struct driver *driver, struct channel *channel)
     link_flush(&driver->news);
 }
 
-/* The server ends the subscription itself, if it has not yet; asked to end it, it would refuse (MOVED). */
+/* The server ends the subscription itself, if it has not done so yet. It would refuse a request to end it (MOVED). */
 void pubsub_leave(struct driver *driver, struct channel *channel)
 {
     ((struct watched *)channel)->ended |= is_of_slot(driver);

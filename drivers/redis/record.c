@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A server that has become a replica keeps its connections, and may lag. A node of a cluster does not answer then (MOVED). */
+/* A server that has become a replica keeps its connections, and may lag. In a cluster, such a node answers MOVED instead. */
 static void tell(struct driver *driver, mortise_op *op)
 {
     if (driver->in_cluster)

@@ -9,7 +9,7 @@ struct batch {
     struct driver *driver;
     enum script script;
     bool by_text;
-    bool asks; /* ASKING comes first, which has a reply, too */
+    bool asks; /* ASKING comes first, and has a reply, too */
     size_t count;
     mortise_op *ops[]; /* NULL: canceled */
 };
@@ -19,7 +19,7 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
-/* One lock, in a cluster: as in shared.c, but for the queue, which may not be there. */
+/* The keys of one shared lock in a cluster: as in shared.c, except for the queue, which may not exist. */
 static void put_shared_of_slot(struct batch *batch)
 {
     struct driver *driver = batch->driver;
@@ -57,7 +57,7 @@ static void put_shared(struct batch *batch)
     }
 }
 
-/* All of one mode. */
+/* All ops of the batch have one mode. */
 static void put(struct batch *batch)
 {
     static const enum script scripts[] = {[LAYOUT_STRING] = SCRIPT_STRING_RENEW,
@@ -73,7 +73,7 @@ static void put(struct batch *batch)
     }
     unsigned arguments = redisson ? 4 * n : 2 * n;
     batch->script = scripts[driver->layout];
-    if (driver->in_cluster && n > 1) { /* of several slots: scripts/include/any_slot */
+    if (driver->in_cluster && n > 1) { /* they may be in several slots: scripts/include/any_slot */
         batch->by_text = script_put(driver, batch->script, 0, 1 + n + arguments, false);
         link_number(link, n);
     } else
@@ -127,7 +127,7 @@ void renewal_cancel(mortise_op *op)
 
 /* ---- answers ------------------------------------------------------------------------------------------ */
 
-/* The server does not know the script: the ops that are not canceled go again, with its text. */
+/* The server does not know the script: sends the ops that are not canceled again, with the script's text. */
 static void send_text(struct batch *batch)
 {
     size_t n = 0;
@@ -165,13 +165,13 @@ static void refused(struct batch *batch, const redisReply *reply)
             op_fail_odd(batch->driver, batch->ops[i]);
 }
 
-/* Of a batch of many slots. */
+/* Whether a lock in a batch of many slots may have moved. */
 static bool may_have_moved(const struct batch *batch, char digit)
 {
     return batch->driver->in_cluster && batch->count > 1 && digit == '3';
 }
 
-/* The server says then where it is, or what is wrong. */
+/* Sends this renewal alone. The server's answer then says where the lock is, or what is wrong. */
 static void ask_alone(const struct batch *batch, size_t which)
 {
     mortise_op *op = batch->ops[which];

@@ -1,4 +1,4 @@
-/* replicas.c - min_replicas: a grant or renewal is told only when so many replicas have it.
+/* replicas.c - min_replicas: a grant or renewal is reported only when so many replicas have it.
  *
  *   UNCONFIRMED ──PUBLISH, WAIT N──▶ CONFIRMING ──N or more──▶ completed: OK
  *        │ no connection                 │ fewer, an error, the connection broke
@@ -8,24 +8,24 @@
  *                        └─ an acquire: UNDOING: it is released, then UNREACHABLE
  *
  * WAIT delays everything behind it, so it has a connection of its own. It counts the replicas that have this connection's
- * writes. Replication is one stream, in the order in which the primary executed: a replica that has a write which was made
- * after the grant has the grant too. So once the grant is known, the driver sends a write that leaves nothing (PUBLISH to a
- * channel of nobody's) and WAIT behind it. One WAIT is under way at a time, for all grants that were known when it was sent;
- * later ones go with the next.
+ * writes. Replication is one stream, in the order in which the primary executed the writes. So a replica that has a write made
+ * after the grant has the grant, too. Once the grant is known, the driver sends a write that leaves nothing (PUBLISH to a
+ * channel that nobody uses), and WAIT behind it. One WAIT is under way at a time, for all grants that were known when it was
+ * sent; later grants wait for the next one.
  *
- *   In a cluster PUBLISH is not replicated: the write is a key beside one of those locks, which expires at once. Its slot may
- *     be on its way to this node: so it is behind ASKING. Or on its way from it, or elsewhere: refused, and then the key is one
- *     of another slot of this node. (A claim whose slot has moved since is at another node, whose replicas may not have it yet:
- *     docs/promises.md.) The memory is full: such a key is refused, too (OOM). What makes nothing is not, and is replicated: the end
- *     of one of those locks is set to what it is.
- *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
- *     log says so, once for each number of replicas.
- *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
+ *   In a cluster PUBLISH is not replicated, so the write is a key beside one of those locks, which expires at once. Its slot
+ *     may be on its way to this node, so ASKING precedes it. If the slot is on its way from this node, or elsewhere, the write
+ *     is refused, and the next key is one of another slot of this node. (A claim whose slot has moved since is at another node,
+ *     whose replicas may not have it yet: docs/promises.md.) If the memory is full, such a key is refused, too (OOM). A write
+ *     that makes no key is not refused, and is replicated: it sets the end of one of those locks to what it is.
+ *   There are more replicas than min_replicas: any of them counts, and one that has not acknowledged may be promoted. The log
+ *     warns of this, once for each number of replicas.
+ *   The two connections lead to different servers (a failover in between): the run ids differ, so nothing is confirmed.
  *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The next renewal
  *     tries again.
- *   The release of an acquire that is not confirmed fails: INDETERMINATE, and the core releases that grant until it is sure.
- *     If the core asks for the grant again: uncertain.c.
- *   The op is canceled meanwhile: INDETERMINATE too.
+ *   The release of an unconfirmed acquire fails: INDETERMINATE, and the core releases that grant until it is sure. uncertain.c
+ *     handles the case that the core asks for the grant again.
+ *   The op is canceled meanwhile: INDETERMINATE, too.
  *   The replicas are slow: the core gives a renewal up after a sixth of the ttl.
  *   It takes longer than the ttl: the core finds that the deadline has passed, and releases. */
 #include "oplist.h"
@@ -37,9 +37,9 @@
 #define CHANNEL "mortise:sync"
 #define TRIES_MAX 4
 #define SUFFIX_SIZE 16
-#define SUFFIXES 2000 /* a node has one slot of so many, at least */
+#define SUFFIXES 2000 /* a node has at least one of so many slots */
 
-/* The release of an acquire that was not confirmed: the driver's own op. */
+/* The release of an unconfirmed acquire: an op of the driver's own. */
 struct undo {
     mortise_op op; /* first; op_is_own() */
     struct driver *driver;
@@ -160,8 +160,8 @@ bool replicas_take(struct driver *driver, mortise_op *op)
     return true;
 }
 
-/* A name like that one, whose slot is at this node. Those after the first are of other slots: what follows a brace is left out,
- * because only what is in braces says which slot it is. False: none was found. */
+/* Finds a name like the op's whose slot is at this node. The candidates after the first are in other slots. What follows a
+ * brace is left out, because only the part in braces determines the slot. False: none was found. */
 static bool find_slot(const struct driver *driver, const mortise_op *op, unsigned which, char *name,
                       size_t *name_len)
 {
@@ -177,7 +177,7 @@ static bool find_slot(const struct driver *driver, const mortise_op *op, unsigne
     return which == 0;
 }
 
-/* The request whose lock, or the key beside it, is written next. NULL: all have been tried. */
+/* The op whose lock, or the key beside it, is written next. NULL: all have been tried. */
 static const mortise_op *whose_write(const struct replicas *replicas)
 {
     const mortise_op *op = replicas->asked;
@@ -270,7 +270,7 @@ void replicas_turn(struct driver *driver)
 
 /* ---- answers ---------------------------------------------------------------------------------------------- */
 
-/* A write was refused in a cluster. True: another one may not be. */
+/* A write was refused in a cluster. True: another one may succeed. */
 static bool try_another(struct replicas *replicas, enum link_error error)
 {
     if (error == LINK_ERROR_OOM && !replicas->full) {
@@ -384,7 +384,8 @@ static void not_counted(struct link_call *call, enum link_loss loss, const struc
     driver->replicas.counting = false;
 }
 
-/* The main connection is older, and its address leads here now: grants of the other server cannot be confirmed here. */
+/* Whether this connection leads to another server than the main one, which is older. Grants of that server cannot be
+ * confirmed here. */
 static bool is_elsewhere(const struct driver *driver)
 {
     const char *locks = driver->link.run_id, *here = driver->replicas.link.run_id;
@@ -392,7 +393,7 @@ static bool is_elsewhere(const struct driver *driver)
            strcmp(locks, here) != 0;
 }
 
-/* replicas_turn() asks about the waiting ops, at the end of the turn. */
+/* At the end of the turn, replicas_turn() asks about the waiting ops. */
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;

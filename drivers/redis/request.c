@@ -1,4 +1,4 @@
-/* request.c - a request of an op: from its sending to its last reply, or its loss; and how ops end. */
+/* request.c - a request of an op, from its sending to its last reply or its loss; and how ops end. */
 #include "oplist.h"
 #include "seats.h"
 
@@ -44,7 +44,7 @@ void requests_free(struct driver *driver)
     }
 }
 
-/* An error would be followed by one of the request itself. */
+/* The answer to ASKING. If it is an error, the request itself gets one, too. */
 static void asked(struct link_call *call, unsigned index, redisReply *reply)
 {
     (void)call;
@@ -68,7 +68,7 @@ static void put_asking(struct request *request)
     link_call_end(link, &request->asking, 1);
 }
 
-/* Of the op; its call is not begun. NULL: out of memory. */
+/* Makes a request of the op without beginning its call. NULL: out of memory. */
 static struct request *make_request(struct driver *driver, mortise_op *op)
 {
     struct request *request = new_request(driver);
@@ -121,7 +121,7 @@ struct request *request_along(struct request *request, mortise_op *op)
 void request_go_on(struct request *request,
                    void (*answer)(struct request *request, redisReply *reply))
 {
-    bool begun = request->goes_on; /* nothing was put yet */
+    bool begun = request->goes_on; /* nothing was put into it yet */
     request->answer = answer;
     request->script = SCRIPT_COUNT;
     request->goes_on = true;
@@ -166,7 +166,8 @@ void request_made_no_place(struct request *request)
         request->seat->placed = false;
 }
 
-/* A downgrade, too: those who wait to share get in with it, so nobody must take an executed one for undone. */
+/* Whether the op changes something. A downgrade does: waiters that want to share get in with it, so nobody must take an
+ * executed one for undone. */
 static bool changes(const mortise_op *op)
 {
     return op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RELEASE ||
@@ -190,7 +191,7 @@ static void refused(struct request *request, const redisReply *reply)
     if (request->op == NULL)
         return;
     request_made_no_place(request);
-    if (unknown) { /* once more, with the text */
+    if (unknown) { /* send it once more, with the text */
         driver->dispatch->send(driver, request_let_go(request));
         return;
     }
@@ -230,7 +231,7 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     struct request *request = (struct request *)call;
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
-    if (request_is_idle(request)) /* as if it had not been sent */
+    if (request_is_idle(request)) /* counts as if it had not been sent */
         loss = LINK_NOT_SENT;
     if (request->along != NULL)
         lost(&request->along->call, loss, fault);
@@ -269,7 +270,7 @@ void op_end(struct driver *driver, mortise_op *op, mortise_status status)
         driver->host->complete(driver->host, op, status);
         return;
     }
-    op->status = status; /* the driver's own: replicas.c */
+    op->status = status; /* an op of the driver's own: replicas.c */
     op->done(op);
 }
 
@@ -295,7 +296,7 @@ static void fail(struct driver *driver, mortise_op *op, mortise_status status, i
         op_end(driver, op, status);
         return;
     }
-    if (seat_is_placed(op)) { /* it may be granted at any time */
+    if (seat_is_placed(op)) { /* it may be given the lock at any time */
         status = MORTISE_INDETERMINATE;
         retryable = true;
     }

@@ -1,4 +1,4 @@
-/* script.c - the driver's own scripts, and what calls them. */
+/* script.c - the driver's own scripts, and the functions that call them. */
 #include "redis.h"
 
 static const struct link_script scripts[SCRIPT_COUNT] = {

@@ -1,4 +1,4 @@
-/* seats.c - the ops that wait in the queue, by their grants and by when each has to ask again. queue.c has the protocol. */
+/* seats.c - the ops that wait in the queue, by grant and by the time at which each must ask again. queue.c has the protocol. */
 #include "seats.h"
 
 #include <stdlib.h>

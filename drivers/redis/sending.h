@@ -16,11 +16,11 @@ void inspect_start(struct driver *driver, mortise_op *op);
 void inspect_ping(struct driver *driver, mortise_op *op);
 /* Goes on with a ping whose line is in op->buffer, and completes it. */
 void findings_ask(struct request *request);
-/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. In a cluster a script does that;
- * first: of a call. So many replies, of which the last is EXEC's. */
+/* Reads a lock in one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. In a cluster, a script does
+ * that; first: it is the first of a call. Returns the number of replies; the last is EXEC's. */
 void inspect_put(struct driver *driver, bool first, const char *key, size_t key_len);
 unsigned inspect_replies(const struct driver *driver);
-/* Of the answer to EXEC. False: it makes no sense, or is no lock. */
+/* Takes the answer to EXEC. False: it makes no sense, or is no lock. */
 bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);
 
 #define LIST_COUNTS (1u << 31) /* a flag of an op of the driver's own: see list.c */
@@ -31,10 +31,10 @@ void record_read(struct driver *driver, mortise_op *op);
 void record_write(struct driver *driver, mortise_op *op);
 
 bool transaction_open(struct driver *driver);
-/* Begins the next one if none is under way: takes its op from driver->waiting. */
+/* Begins the next transaction if none is under way, with an op from driver->waiting. */
 void transaction_next(struct driver *driver);
 void transaction_cancel(mortise_op *op);
-/* An EXEC is about to be sent. True: behind UNWATCH, because a key that this connection watches could make it fail. */
+/* An EXEC is about to be sent. True: UNWATCH must precede it, because a key that this connection watches could make it fail. */
 bool transaction_disturb(struct driver *driver);
 
 #endif

@@ -1,11 +1,12 @@
-/* shared.c - shared holders of a lock: how they acquire and release, how an exclusive holder becomes one, how an exclusive
- * waiter without a place bars new ones, and who they are. protocol.md has the keys, the states and the table of what can
- * happen; scripts/include/shared.lua is the server's part. Renewals go with the others (renewal.c).
+/* shared.c - shared holders of a lock: how they acquire and release, how an exclusive holder becomes shared, how an exclusive
+ * waiter without a place bars new holders, and how holders are listed. protocol.md has the keys, the states and the table of
+ * what can happen; scripts/include/shared.lua is the server's part. Renewals go with the others (renewal.c).
  *
- *   An exclusive acquire pays nothing for all this: only if it is BUSY by a marker, and waits without a queue, or must not have
- *     a place because it cannot be told (pubsub.c), does a second request follow, which sets the bar.
- *   A break does not know the mode: the exclusive script finds another's, and the shared one follows. The same holds for the
- *     release of a claim that may have been downgraded: first as exclusive, then as shared, because a claim goes that way only. */
+ *   An exclusive acquire pays nothing for all this, with one exception: if it is BUSY because of a marker, and waits without a
+ *     queue, or can have no place because it cannot be notified (pubsub.c), a second request sets the bar.
+ *   A break does not know the mode: if the exclusive script finds another's lock, the shared one follows. The same holds for
+ *     the release of a claim that may have been downgraded: first as exclusive, then as shared, because a claim changes only in
+ *     this direction. */
 #include "shared.h"
 
 #include "seats.h"
@@ -23,7 +24,7 @@ static void put_layout(struct driver *driver)
     link_text(&driver->link, driver->layout == LAYOUT_HASH ? "hash" : "string");
 }
 
-/* In a cluster the server must know all keys, lest it executes the script while some of them are on their way. */
+/* In a cluster the server must know all keys. Otherwise it would execute the script while some of them are on their way. */
 static void put_script(struct request *request, enum script script, unsigned arguments)
 {
     static const enum key keys[] = {KEY_LOCK, KEY_TOKEN, KEY_QUEUE, KEY_HOLDERS, KEY_SHARES};
@@ -67,7 +68,7 @@ bool shared_mismatch(struct request *request, const redisReply *reply)
              op->permits, info.host, info.pid,
              text_number(reply->element[1]->str, reply->element[1]->len));
     if (request->seat != NULL)
-        request->seat->placed = false; /* its places were taken out */
+        request->seat->placed = false; /* its places in the queue were removed */
     op_fail_as(driver, op, MORTISE_INVALID, false, text);
     return true;
 }
@@ -97,8 +98,8 @@ void shared_describe(const redisReply *reply, mortise_info *info)
     info->holders = counted ? (uint32_t)reply->element[4]->integer : 1;
 }
 
-/* An error comes only with a queue: the user may lack the rights of who shares, and needs none of them otherwise. It asks again
- * soon, as it would without a bar. */
+/* An error comes only with a queue: the user may lack the rights that sharing needs, and needs none of them otherwise. The op
+ * asks again soon, as it would without a bar. */
 static void barred(struct request *request, redisReply *reply)
 {
     int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : BAR_HINT_MS;
@@ -188,7 +189,8 @@ void shared_downgrade(struct driver *driver, mortise_op *op)
 
 /* ---- who they are --------------------------------------------------------------------------------------- */
 
-/* The queue, which may not be there, is no key: in a cluster that would be refused while the slot is on its way. */
+/* The queue, which may not exist, is not given as a key, because a cluster would refuse such a call while the slot is on
+ * its way. */
 void shared_put_look(struct driver *driver, bool first, bool asking, const char *key,
                      size_t key_len)
 {

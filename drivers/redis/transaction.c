@@ -1,9 +1,9 @@
 /* transaction.c - atomicity = watch: checks and acts by WATCH, reading, MULTI … EXEC, for servers that forbid scripts. Only
- * for mode = string without a queue. Without tokens an acquire is no transaction but SET NX PX (lease.c).
+ * for mode = string without a queue. Without tokens, an acquire is not a transaction, but SET NX PX (lease.c).
  *
- * A connection has one set of watched keys, and every EXEC ends it. So one transaction is under way at a time, with one op,
- * or with many of one kind for different names. The others wait in driver->waiting. inspect.c and list.c send an EXEC of
- * their own and say so (transaction_disturb).
+ * A connection has one set of watched keys, and every EXEC clears it. So only one transaction is under way at a time, with
+ * one op, or with many of one kind for different names. The others wait in driver->waiting. inspect.c and list.c send an
+ * EXEC of their own, and announce it with transaction_disturb().
  *
  *   state     event                                           what follows                                    next
  *   IDLE      an op waits                                     MULTI, EXEC, WATCH, TIME; for each op its reads  READING
@@ -17,7 +17,7 @@
  *   WRITING   the connection breaks                           INDETERMINATE, a renewal UNREACHABLE; acquires   IDLE
  *                                                             are in doubt
  *
- *   An op is canceled while READING: it is taken out. While WRITING: its result is dropped.
+ *   An op that is canceled while READING is taken out; while WRITING, its result is dropped.
  *   A key expires between the reading and EXEC: PEXPIRE and DEL answer 0, so the grant is LOST.
  *   PUBLISH is sent behind EXEC, not inside, so that a release succeeds where an ACL forbids PUBLISH. */
 #include "sending.h"
@@ -35,7 +35,7 @@ struct transaction {
     struct driver *driver;
     struct moment at; /* of the reading */
     enum state state;
-    bool disturbed; /* while READING: what was watched is not watched any more */
+    bool disturbed; /* while READING: the keys are not watched any more */
     bool refused;   /* EXEC was null */
     bool running;   /* transaction_next */
     unsigned lead;  /* replies before those of the parts */
@@ -102,8 +102,8 @@ static void begin_call(struct transaction *t, enum state state,
     link_call_begin(&t->driver->link, &t->call);
 }
 
-/* The empty transaction ends what was watched before, and shows that the server takes MULTI: if it refused MULTI alone,
- * the writes behind it would be executed one by one, guarded by nothing. */
+/* The empty transaction clears the watched keys, and shows that the server accepts MULTI. If the server refused only
+ * MULTI, it would execute the writes behind it one by one, without any guard. */
 static void put_watch(struct transaction *t)
 {
     t->lead = 4;
@@ -199,7 +199,7 @@ static void take_op(struct transaction *t, mortise_op *op)
     op_set(op, OP_WATCHED, t);
 }
 
-/* One op whose key others change must not hold up the rest: the first is tried alone, the others wait again. */
+/* One op whose key others change must not delay the rest: the first op is tried alone, and the others wait again. */
 static void try_again(struct transaction *t)
 {
     struct link_fault fault;
@@ -226,7 +226,7 @@ static void was_written(struct link_call *call, unsigned index, redisReply *repl
     struct transaction *t = (struct transaction *)call;
     bool last = index + 1 == call->expected;
     if (index <= exec_at(t) && reply->type == REDIS_REPLY_ERROR)
-        refuse_all(t, reply); /* the first says why; EXECABORT says only that */
+        refuse_all(t, reply); /* the first error says why; EXECABORT does not */
     else if (index == exec_at(t) && reply->type == REDIS_REPLY_ARRAY)
         executed(t, reply);
     else if (index == exec_at(t))
@@ -277,7 +277,8 @@ static bool has_name(const struct transaction *t, const mortise_op *op)
     return false;
 }
 
-/* With others of its kind, each for another name: what is written for one must not change what was read for another. */
+/* Takes the first op, and others of its kind, each for another name, because a write for one must not change what was read
+ * for another. */
 static void take_ops(struct transaction *t, mortise_op *first)
 {
     mortise_op *op = first, *next;
@@ -305,7 +306,7 @@ static void begin_next(struct transaction *t)
     }
 }
 
-/* Not from inside itself: what is sent may end at once. */
+/* Guards against recursion, because a request that is sent may end at once. */
 void transaction_next(struct driver *driver)
 {
     struct transaction *t = driver->transaction;

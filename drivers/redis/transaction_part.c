@@ -1,4 +1,5 @@
-/* transaction_part.c - one op of a transaction: what is read for it, what that means, what is written, and what EXEC says. */
+/* transaction_part.c - one op of a transaction: what is read for it, what the value means, what is written, and what the
+ * result of EXEC means. */
 #include "transaction_part.h"
 #include "sending.h"
 #include "shared.h"
@@ -73,9 +74,10 @@ static uint64_t next_token(const struct moment *at, const mortise_op *op, const 
     return token <= TOKEN_MAX ? token : 0;
 }
 
-/* The following decide what a value means for a part: they complete its op, or leave it to be written. An absent key and
- * an empty value look alike. For an acquire, PTTL tells them apart: an empty value is somebody's. A renewal and a release
- * take both for an absent key, as the scripts do, because the key may have expired between PTTL and GETRANGE. */
+/* The functions below decide what a value means for a part: they complete its op, or leave it to be written. An absent
+ * key and an empty value look the same here. For an acquire, PTTL tells them apart: an empty value is somebody's. A
+ * renewal and a release take both for an absent key, as the scripts do, because the key may have expired between PTTL and
+ * GETRANGE. */
 
 static bool is_absent(const struct part *part, const redisReply *value)
 {
@@ -110,7 +112,7 @@ static void decide_release(const struct moment *at, struct part *part, const red
     if ((part->op->flags & MORTISE_OP_BREAK) != 0) {
         mortise_info info = {.token = 0};
         holder_of_string(value->str, value->len, 0, &info);
-        /* of a marker it would end all who share */
+        /* deleting a marker would end all shared holders */
         ends = value->len > 0 && info.token == part->op->token && !shared_is_marker(value);
     }
     if (!ends)
@@ -153,7 +155,7 @@ static void refuse_one(const struct moment *at, struct part *part, const redisRe
         op_fail(at->driver, part_take_out(part), &fault);
 }
 
-/* `left`: how many reads of this part follow. */
+/* `left`: how many more reads of this part follow. */
 void part_take(const struct moment *at, struct part *part, unsigned left, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR)
@@ -216,7 +218,7 @@ void part_put_writes(const struct moment *at, const struct part *part)
     }
 }
 
-/* `results` are those of the commands of the part. */
+/* `results`: of the part's commands. */
 void part_tell(const struct moment *at, struct part *part, redisReply *const *results)
 {
     mortise_op *op = part_take_out(part);

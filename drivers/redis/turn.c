@@ -1,12 +1,12 @@
-/* turn.c - one script a turn: a release takes along the first acquire of the caller of this client that is next. Where the
- * core passes nothing on by itself (handover_max = 0), a turn would be two scripts otherwise: the release, and the place of
- * the next caller.
+/* turn.c - one script for each turn: a release takes along the first acquire of this client's next caller. If the core does not
+ * pass claims on itself (handover_max = 0), a turn would otherwise take two scripts: the release, and the acquire that makes
+ * the next caller's place.
  *
- * The core says with MORTISE_OP_NEXT that this client holds the name, and that the op is its next caller's. The driver keeps
- * such an op for KEEP_MS at most. If the release comes meanwhile, both are one request, queue_string_turn, which is
+ * With MORTISE_OP_NEXT, the core says that this client holds the name, and that the op belongs to its next caller. The driver
+ * keeps such an op for KEEP_MS at most. If the release comes meanwhile, both are one request, queue_string_turn, which is
  * queue_string_release and then queue_string_acquire as one atomic step. Each op has its own answer. So all that queue.c says
- * of the two holds here as well; this is only one of the orders in which the server may execute them. tests/model/redis_queue.pml
- * has the step (TURNS).
+ * about the two scripts holds here as well; this is only one of the orders in which the server may execute them.
+ * tests/model/redis_queue.pml has the step (TURNS).
  *
  * The op that is taken along, by its states:
  *
@@ -27,23 +27,23 @@
  *   the release is canceled         | -                               | nothing changes
  *   its slot moves                  | it goes along (moving.c)        | refused (MOVED): alone, and led on from there
  *
- * The release, while it takes another one along:
+ * The release, while it takes an acquire along:
  *
  *   {2, ...}: done. nil, or refused before a write: it is sent alone. An error after a write, or lost: INDETERMINATE, and the
  *   core repeats it. Canceled: the reply is dropped; the core repeats it.
  *
  * THE HOLES:
  *
- *   The process dies in between: it is one step. The place that was made is passed over, because nobody listens; what was
- *     taken is a dead process's for its ttl, as after an acquire.
- *   The push of the other client's grant, or of the own one, comes before the answer: told() compares with the stamp of the
- *     call, which the request of the op that is taken along has as well.
- *   Nobody hears the push: the script hands on, maybe to the place that it has just made.
- *   The server is out of memory: the first write is the one that is refused, so nothing was done. The release alone must not
- *     be refused then, and is not (it begins with a pop): so both are sent alone.
- *   min_replicas: what was taken is confirmed as after an acquire.
- *   Order: the place is made up to KEEP_MS later than without this. Processes are served in the order in which the server
- *     heard of them first, as always. */
+ *   The process dies in between: there is no between, because the script is one step. The place that was made is skipped,
+ *     because nobody listens. A lock that was taken belongs to a dead process for its ttl, as after an acquire.
+ *   The push for another client's grant, or for the own one, comes before the answer: told() compares it with the stamp of the
+ *     call, and the request of the op that is taken along has the same stamp.
+ *   Nobody listens to the push: the script hands on, maybe to the place that it has just made.
+ *   The server is out of memory: the first write is refused, so nothing was done. Then both are sent alone. The release must
+ *     not be refused for want of memory, and alone it is not, because it begins with a pop.
+ *   min_replicas: the acquired lock is confirmed as after an acquire.
+ *   Order: the place is made up to KEEP_MS later than without this. As always, processes are served in the order in which the
+ *     server first heard of them. */
 #include "seats.h"
 
 #define KEEP_MS 5
@@ -73,13 +73,13 @@ bool turn_keep(struct driver *driver, mortise_op *op)
     seat_set_due(driver, seat, now + KEEP_MS * NS_PER_MS);
     seat_keep(
         driver,
-        seat); /* without memory it is just a seat without a place, which asks when it is due */
+        seat); /* without memory it is only a seat without a place, which asks when it is due */
     return true;
 }
 
 /* ---- apart -------------------------------------------------------------------------------------------- */
 
-/* An error that came before the lock was given to another: what was asked for was not done. */
+/* Whether the error came before the lock was given to another, so that nothing was done. */
 static bool is_undone(const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ERROR)
@@ -152,7 +152,7 @@ static void answer_along(struct request *along, int64_t number)
         op_fail_deaf(driver, op);
 }
 
-/* Either op may be gone. */
+/* Takes the answer. Either op may be gone. */
 static void turned(struct request *request, redisReply *reply)
 {
     struct request *along = request->along;

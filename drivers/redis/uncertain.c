@@ -1,6 +1,6 @@
-/* uncertain.c - grants of which a request was under way when a connection broke. Doubts: an acquire may be executed yet. Until
- * the link is settled, or the ttl has passed, no release of such a grant is sure. Strays: a release of the driver's own may
- * be executed yet. Such a grant is not acquired again. */
+/* uncertain.c - grants with a request that was under way when a connection broke. There are two kinds. A *doubt*: an acquire
+ * may still be executed. Until the link is settled, or the ttl has passed, no release of such a grant is sure. A *stray*: a
+ * release that the driver itself made may still be executed. Such a grant is not acquired again. */
 #include "redis.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static struct lost_grant *find(struct lost_grant *list, const mortise_grant_id *
     return doubt;
 }
 
-/* NULL without memory. */
+/* NULL: no memory. */
 static struct lost_grant *add(struct lost_grant **list, const mortise_grant_id *grant)
 {
     struct lost_grant *doubt = malloc(sizeof(*doubt));
@@ -27,7 +27,7 @@ static struct lost_grant *add(struct lost_grant **list, const mortise_grant_id *
     return NULL;
 }
 
-/* Without memory for it: nothing is sure for as long as the link is not settled. */
+/* Without memory for the entry, no release is sure while the link is not settled. */
 void uncertain_add(struct driver *driver, const mortise_grant_id *grant, int64_t ttl_ms)
 {
     struct lost_grant *doubt = find(driver->doubts, grant);
@@ -74,7 +74,7 @@ void uncertain_forget(struct driver *driver)
     drop_strays(driver);
 }
 
-/* Without memory for it: every repeat ends BUSY. */
+/* Without memory for the entry, every repeated acquire ends BUSY. */
 void uncertain_add_stray(struct driver *driver, const mortise_grant_id *grant)
 {
     bool noted = find(driver->strays, grant) != NULL || add(&driver->strays, grant) != NULL;

@@ -1,9 +1,9 @@
--- Takes a lock, or joins the owner's hold: a hash that expires with the last of its grants. Fields: o the
--- owner, t the token, s since when (µs); for each grant g:<grant> the instant (ms) at which it ends, and
--- n:<grant> its note. Without an owner the lock is one grant's.
--- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner.
--- The token (1 without tokens); or {remaining ms, token} of this very grant, if it stands already; or {remaining ms,
--- fields, now µs}.
+-- Acquires a lock, or joins the owner's hold. The lock is a hash that expires with the last of its grants. Fields: o
+-- the owner, t the token, s since when (µs); for each grant g:<grant> the instant (ms) at which it ends, and
+-- n:<grant> its note. Without an owner, the lock belongs to one grant.
+-- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner. Returns the token (1
+-- without tokens); or {remaining ms, token} of this very grant, if it holds already; or {remaining ms, fields, now
+-- µs} of another hold.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local now_ms, now_text = math.floor(now / 1000), string.format('%s%06d', time[1], time[2])

@@ -1,5 +1,5 @@
 -- Ends the hold that has this token, with all its grants.
--- KEYS: lock. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: token, channel; the command to publish, if not PUBLISH. Returns 2 done, 1 another's, 0 not there.
 local token = redis.call('hget', KEYS[1], 't')
 if not token then
     return 0

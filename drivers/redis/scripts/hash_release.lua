@@ -1,6 +1,6 @@
--- Gives one grant back. The lock is free, and who waits is told, when it was the last; else it expires with
--- the last of the others.
--- KEYS: lock. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Releases one grant. If it was the last one, the lock is free, and waiters are notified. Otherwise the
+-- lock expires with the last of the others.
+-- KEYS: lock. ARGV: grant, channel; the command to publish, if not PUBLISH. Returns 2 done, 1 another's, 0 not there.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields, mine, last = redis.call('hgetall', KEYS[1]), nil, 0

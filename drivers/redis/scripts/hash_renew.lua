@@ -1,6 +1,5 @@
--- Renews many grants, each where it stands; never shortens what is there.
--- KEYS: locks. ARGV: for each grant, ttl (ms).
--- For each a digit: 2 renewed, 1 another's, 0 gone, 3 it cannot be told.
+-- Renews each grant of a list that still holds; never shortens one.
+-- KEYS: locks. ARGV: for each grant, ttl (ms). Returns a digit for each: 2 renewed, 1 another's, 0 gone, 3 unknown.
 -- include any_slot
 local time, out = redis.call('time'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -17,7 +16,7 @@ for i = 1, #KEYS do
     end
     if mine > now then
         local ends = math.max(mine, now + ARGV[2 * i])
-        -- first what a full memory does not refuse: the script may write then
+        -- first a write that a full memory does not refuse: after it, the script may write
         redis.call('pexpireat', KEYS[i], string.format('%.0f', math.max(ends, last)))
         out[i] = '0'
         if redis.call('exists', KEYS[i]) == 1 then -- or this script was stopped for longer than the ttl

@@ -1,5 +1,6 @@
--- Reads a lock in a cluster, in which MULTI would need all keys at one node while a slot is on its way.
--- KEYS: lock. ARGV: layout; queue, if there is one. {value or fields, pttl, time, waiters}.
+-- Reads a lock in a cluster. MULTI would need all keys at one node, which fails while a slot is on its
+-- way.
+-- KEYS: lock. ARGV: layout; queue, if there is one. Returns {value or fields, pttl, time, waiters}.
 local held
 if ARGV[1] == 'hash' then
     held = redis.pcall('hgetall', KEYS[1])

@@ -1,7 +1,8 @@
--- Takes a lock that is free and nobody's turn, joins the owner's hold, or waits: a hash as in hash_acquire.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, owner; wish (include/queue):
--- without one it only tries. The token; or {remaining ms, token} of this very grant, if it stands already; or it has a
--- place: minus the ms after which it has to ask again, at the latest; or {remaining ms, fields, now µs}.
+-- Acquires a lock that is free and nobody's turn, joins the owner's hold, or waits. The lock is a hash as in
+-- hash_acquire.
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, owner; wish (include/queue): without
+-- one, it only tries. Returns the token; or {remaining ms, token} of this very grant, if it holds already; or, if it
+-- has a place, minus the ms after which it must ask again; or {remaining ms, fields, now µs}.
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)
@@ -27,11 +28,11 @@ local waiting = redis.call('exists', KEYS[3]) == 1
 -- include shared
 -- include hand_on
 -- include queue_hash
--- free, and somebody waits: its holder has died
+-- the lock is free although somebody waits: its holder has died
 if waiting and ours and live == 0 and hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, ARGV[1]) then
     read()
 end
--- False: there is no token left.
+-- False: no token is left.
 local function renew_token()
     local token = next_token(KEYS[2], now, ARGV[3])
     hold.t = token or hold.t
@@ -42,7 +43,8 @@ local function no_token()
 end
 local tokenless = ours and live > 0 and tonumber(hold.t) <= 1 -- its holders have no tokens: they know of none that is written here
 if ours and live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
-    -- given here before its floor was known here; nobody has been told of it, where nobody shares it
+    -- It was given here before its floor was known here. If nobody shares the lock, nobody knows
+    -- this token yet.
     local low = tonumber(hold.t) < tonumber(ARGV[3]) and live == 1
     if (low or tokenless) and not renew_token() then
         return no_token()

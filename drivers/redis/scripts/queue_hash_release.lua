@@ -1,5 +1,6 @@
--- Gives one grant back; the lock is handed on when it was the last; a grant that only waits leaves the queue.
--- KEYS: lock, token, queue. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Releases one grant; if it was the last one, hands the lock on. A grant that only waits leaves the queue.
+-- KEYS: lock, token, queue. ARGV: grant, channel; the command to publish, if not PUBLISH. Returns 2 done, 1
+-- another's, 0 not there.
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)

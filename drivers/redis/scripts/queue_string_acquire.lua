@@ -1,9 +1,8 @@
--- Takes a lock that is free and that nobody waits for; else hands it to who waits, or waits for it: a string as
--- in string_acquire.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note; wish (include/queue): without
--- one it only tries.
--- The new token; or {remaining ms, token} of this very grant, if it stands already; or it has a place: minus the ms
--- after which it has to ask again, at the latest; or {remaining ms, value, now µs}.
+-- Acquires a free lock that nobody waits for; otherwise hands it to the waiters, or waits for it. The lock is a
+-- string as in string_acquire.
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note; wish (include/queue): without one, it
+-- only tries. Returns the new token; or {remaining ms, token} of this very grant, if it holds already; or, if it has
+-- a place, minus the ms after which it must ask again; or {remaining ms, value, now µs}.
 local call, wish, held, free = redis.call, ARGV[5], nil, nil
 if not wish then
     free = call('exists', KEYS[1], KEYS[3]) == 0
@@ -14,7 +13,8 @@ end
 if free then
     local time, last = call('time'), call('get', KEYS[2])
     local now_text = time[1] .. string.sub('00000' .. time[2], -6)
-    -- the hybrid clock: it grows though the data or the clock is lost, but not both at once
+    -- the hybrid clock: it still grows if the data or the clock is lost, but not if both are lost
+    -- at once
     local now, token = tonumber(now_text), math.max((tonumber(last) or 0) + 1, tonumber(ARGV[3]))
     local token_text, life = now_text, '86400000'
     if token > 9007199254740991 then
@@ -29,7 +29,8 @@ if free then
     call('set', KEYS[1], ARGV[1] .. ' ' .. token_text .. ' ' .. now_text .. '\n' .. ARGV[4], 'px', ARGV[2])
     return token
 end
--- what happens most where many wait, in few words: held, and others wait: behind the last of them
+-- a short way for the most common case in a crowd: the lock is held, others wait, and the place
+-- goes behind the last of them
 local sub, before = string.sub, nil
 if held and sub(wish, 1, 1) == 'n' and sub(held, 1, 32) ~= ARGV[1] then
     before = call('lindex', KEYS[3], '-1')
@@ -56,7 +57,7 @@ local now = time[1] .. sub('00000' .. time[2], -6)
 if held and grant_of(held) == ARGV[1] then
     local token, rest = string.match(held, '^%x+ (%d+)(.*)$')
     local remaining = call('pttl', KEYS[1])
-    -- given here before its floor was known here; nobody has been told of it
+    -- It was given here before its floor was known here. Nobody knows this token yet.
     if tonumber(token) < tonumber(ARGV[3]) and remaining > 0 then
         token = next_token(KEYS[2], now, ARGV[3])
         if not token then
@@ -66,7 +67,7 @@ if held and grant_of(held) == ARGV[1] then
     end
     return {remaining, tonumber(token)}
 end
--- free, and somebody waits: its holder has died
+-- the lock is free although somebody waits: its holder has died
 if not held and hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, ARGV[1], taker(KEYS[1], now)) then
     held = call('get', KEYS[1])
 end

@@ -1,5 +1,6 @@
--- Ends the grant that has this token, whosever it is, and hands the lock on.
--- KEYS: lock, token, queue. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Ends the grant that has this token, of any client, and hands the lock on.
+-- KEYS: lock, token, queue. ARGV: token, channel; the command to publish, if not PUBLISH. Returns 2 done, 1
+-- another's, 0 not there.
 -- include queue
 -- include shared
 -- include hand_on

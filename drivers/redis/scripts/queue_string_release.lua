@@ -1,5 +1,6 @@
--- Gives a lock back where it is under this grant, and hands it on; a grant that only waits leaves the queue.
--- KEYS: lock, token, queue. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Releases a lock that is held under this grant, and hands it on. A grant that only waits leaves the queue. KEYS:
+-- lock, token, queue. ARGV: grant, channel; the command to publish, if not PUBLISH. Returns 2 done, 1 another's,
+-- 0 not there.
 local call, sub = redis.call, string.sub
 local held, refused = redis.pcall('get', KEYS[1]), nil
 if type(held) == 'table' then
@@ -19,8 +20,8 @@ if mine then
         end
         return 2
     end
-    -- what happens most where many wait, in few words: the first of them is there, and the tokens go by the clock; the
-    -- last one is the lock's own
+    -- a short way for the most common case in a crowd: the client of the first place is there, and tokens go by
+    -- the clock. The last token is the lock's own
     local time, last, ttl = call('time'), sub(held, 34, 49), string.match(place, '[1-9]%d*', 79)
     now = time[1] .. (#time[2] == 6 and time[2] or sub('00000' .. time[2], -6))
     if #place > 172 and 3 * (now - sub(place, 34, 49)) < 2000 * ttl and sub(held, 50, 50) == ' ' and last < now and

@@ -1,9 +1,9 @@
--- One turn: gives a lock back where it is under this grant, hands it to the first who waits, and puts the next one of the
--- same client at the end of the queue. If nobody waits, the next one has it. It is what queue_string_release and then
--- queue_string_acquire would do, as one step.
--- KEYS: lock, token, queue. ARGV: grant; grant, note and wish (include/queue) of the next one; channel; how to publish, if
--- not by PUBLISH. {2, token}, or {2, minus the ms after which the next one has to ask again at the latest}. nil: something
--- is not as it mostly is, and nothing was done.
+-- One turn: releases a lock that is held under this grant, hands it to the first waiter, and puts the next op of the same
+-- client at the end of the queue. If nobody waits, that next op gets the lock. The effect is that of queue_string_release
+-- and then queue_string_acquire, in one step.
+-- KEYS: lock, token, queue. ARGV: grant; grant, note and wish (include/queue) of the next op; channel; the command to
+-- publish, if not PUBLISH. Returns {2, token}, or {2, minus the ms after which the next op must ask again}; or nil:
+-- this is not the common case, and nothing was done.
 local call, sub, wish = redis.call, string.sub, ARGV[4]
 local held = call('get', KEYS[1])
 if not held or sub(held, 1, 32) ~= ARGV[1] or sub(held, 50, 50) ~= ' ' then
@@ -11,7 +11,7 @@ if not held or sub(held, 1, 32) ~= ARGV[1] or sub(held, 50, 50) ~= ' ' then
 end
 local place, time, ttl = call('lindex', KEYS[3], '0'), call('time'), sub(wish, 2, 11)
 local now = time[1] .. (#time[2] == 6 and time[2] or sub('00000' .. time[2], -6))
--- the tokens go by the clock; the last one is the lock's own
+-- tokens go by the clock; the last one is the lock's own
 if sub(held, 34, 49) >= now then
     return nil
 end
@@ -29,7 +29,7 @@ if not place then
     news()
     return {2, tonumber(now)}
 end
--- the first is there, and the queue lives long enough for another place
+-- the first waiter is there, and the queue lives long enough for another place
 local before, its_ttl = call('lindex', KEYS[3], '-1'), string.match(place, '[1-9]%d*', 79)
 if #place < 173 or #before < 173 or 3 * (now - sub(place, 34, 49)) >= 2000 * its_ttl or sub(place, 110, 125) > now or
     sub(before, 62, 77) - now <= 1000 * ttl then

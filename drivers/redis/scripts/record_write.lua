@@ -1,5 +1,5 @@
--- Writes a record "<version> <bytes>" if it is still of the version that was read (0: it is not there).
--- KEYS: record. ARGV: version, bytes. The new version, or 0.
+-- Writes a record "<version> <bytes>" if it still has the version that was read (0: there was none).
+-- KEYS: record. ARGV: version, bytes. Returns the new version, or 0.
 local held = redis.call('get', KEYS[1])
 local version = held and string.match(held, '^(%d+) ') or '0'
 if version ~= ARGV[1] then

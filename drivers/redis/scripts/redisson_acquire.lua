@@ -1,11 +1,10 @@
--- Takes or joins a lock of Redisson's layout: a hash in which the field of the owner counts its holds. More
--- fields of it are ours; Redisson does not look at them, and they go with the hash: "mortise" says "<token>
--- <since, µs>\n<note>"; of a shared owner "mortise:<grant>" says when that grant ends (ms), for a count
--- cannot tell a repeat from a second hold, nor does it know which of its holds has ended.
--- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner's field, 1 if
--- shared.
--- The token (1 without tokens); or {remaining ms, token} of this very grant, if it stands already; or {remaining ms,
--- fields, now µs}.
+-- Acquires or joins a lock of Redisson's layout: a hash in which the owner's field counts its holds. Other fields
+-- are ours. Redisson does not look at them, and they go with the hash: "mortise" has "<token> <since, µs>\n<note>";
+-- for a shared owner, "mortise:<grant>" says when that grant ends (ms), because a count cannot distinguish a repeat
+-- from a second hold, and does not say which hold has ended.
+-- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner's field, 1 if shared.
+-- Returns the token (1 without tokens); or {remaining ms, token} of this very grant, if it holds already; or
+-- {remaining ms, fields, now µs}.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local now_ms, now_text = math.floor(now / 1000), string.format('%s%06d', time[1], time[2])

@@ -1,5 +1,5 @@
 -- Ends the hold that has this token, with all its counts.
--- KEYS: lock. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: token, channel. Returns 2 done, 1 another's, 0 not there.
 if redis.call('exists', KEYS[1]) == 0 then
     return 0
 end

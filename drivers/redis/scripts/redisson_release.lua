@@ -1,6 +1,7 @@
--- Gives one hold back, and those of the owner's grants that have ended. As Redisson's unlock does, the hash
--- goes with the last, and its channel says 0. If all that are left are ours, it expires with the last of them.
--- KEYS: lock. ARGV: grant, channel, owner's field, 1 if shared. 2 done, 1 another's, 0 not there.
+-- Releases one hold, and the owner's grants that have ended. As with Redisson's unlock, the hash is deleted
+-- with the last hold, and "0" is published to its channel. If all remaining holds are ours, the hash expires
+-- with the last of them.
+-- KEYS: lock. ARGV: grant, channel, owner's field, 1 if shared. Returns 2 done, 1 another's, 0 not there.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields, hold, gone, left, last = redis.call('hgetall', KEYS[1]), {}, {}, 0, 0

@@ -1,6 +1,6 @@
--- Renews many locks of Redisson's layout, each where its hold stands; never shortens what is there.
--- KEYS: locks. ARGV: for each grant, ttl (ms), owner's field, 1 if shared.
--- For each a digit: 2 renewed, 1 another's, 0 gone, 3 it cannot be told.
+-- Renews each lock of a list, in Redisson's layout, if its hold is still there; never shortens one.
+-- KEYS: locks. ARGV: for each grant, ttl (ms), owner's field, 1 if shared. Returns a digit for
+-- each: 2 renewed, 1 another's, 0 gone, 3 unknown.
 -- include any_slot
 local time, out = redis.call('time'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,7 +18,7 @@ for i = 1, #KEYS do
     elseif shared and ends <= now then
         out[i] = '0'
     else
-        -- first what a full memory does not refuse: the script may write then
+        -- first a write that a full memory does not refuse: after it, the script may write
         redis.call('pexpire', lock, math.max(redis.call('pttl', lock), ttl))
         if shared then
             redis.call('hset', lock, grant, string.format('%.0f', math.max(now + ttl, ends)))

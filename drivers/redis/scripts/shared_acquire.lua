@@ -1,9 +1,10 @@
--- Joins those who share a lock, begins to share it, or waits for that: include/shared.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (it has no queue), "try" (it
--- does not wait in the queue), or a wish (include/queue).
--- The new token; or {remaining ms, token} of this very grant, if it holds already; or it has a place: minus the ms after
--- which it has to ask again; or {remaining ms, value, now µs, permits, holders}, also with a wish, if an exclusive waiter without a
--- place bars it: a place would get the lock from the next one that shares it; or {"permits", theirs, value}.
+-- Joins the shared holders of a lock, begins to share it, or waits for that: include/shared.
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, permits, layout; "bar" (it has no
+-- queue), "try" (it does not wait in the queue), or a wish (include/queue). Returns the new token; or {remaining ms,
+-- token} of this very grant, if it holds already; or, if it has a place, minus the ms after which it must ask again;
+-- or {remaining ms, value, now µs, permits, holders}; or {"permits", theirs, value}. With a wish, the fourth form
+-- means that an exclusive waiter without a place bars it: it gets no place, because the next shared holder would give
+-- the lock to a place.
 -- include queue
 -- include shared
 -- include hand_on
@@ -17,11 +18,12 @@ local state, mine = share.open(), false
 if share.refused then
     return share.refused
 end
--- Whoever has no queue may lack the right to look at it: then it is nobody's turn before it.
+-- A client without a queue may lack the right to look at it. Then the queue counts as empty.
 local function somebody_waits()
     return call('exists', KEYS[3]) == 1 and (wish ~= 'bar' or next_place('lindex', KEYS[3], '0') ~= nil)
 end
--- Or the right to take places out: then it lets in nobody. That would be written first, so nothing was done.
+-- Or it may lack the right to take places out. Then it lets nobody in. That would have been the first write,
+-- so nothing was done.
 local function let_in(run, ...)
     if wish ~= 'bar' then
         return run(...)
@@ -44,7 +46,7 @@ end
 local left = share.left(ARGV[1])
 if left then
     local token, rest = string.match(share.note(ARGV[1]), '^(%d+)(.*)$')
-    -- given here before its floor was known here; nobody has been told of it
+    -- It was given here before its floor was known here. Nobody knows this token yet.
     if tonumber(token) < tonumber(ARGV[3]) then
         token = next_token(KEYS[2], now, ARGV[3])
         if not token then
@@ -57,7 +59,8 @@ end
 local function waits()
     return wish ~= 'bar' and not mine and call('exists', KEYS[3]) == 1
 end
--- The ms after which it has to ask again; nil: it is not barred. Who has no queue is not told when the first of the queue gives up.
+-- Returns the ms after which it must ask again; nil: it is not barred. A client without a queue is not notified when the first
+-- in the queue gives up.
 local function barred()
     local first = wish == 'bar' and state == 'shared' and next_place('lindex', KEYS[3], '0')
     if first and is_fresh(first, now) and not is_share(first) then

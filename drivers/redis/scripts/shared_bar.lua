@@ -1,8 +1,8 @@
--- An exclusive waiter keeps new shared holders out for a while. The bar counts until the next grant, which changes the token.
--- After a downgrade, those who share come first for a moment: "open".
--- KEYS: lock, token, queue. ARGV: layout, how long (ms). It is not written again while more than half of that is left, because a write
--- goes to the log and the replicas; the waiter comes again before that half is over.
--- The ms that are left to the lock, or to the half; -2: nobody shares it.
+-- Sets a bar: an exclusive waiter keeps new shared holders out for a while. The bar counts until the next grant, which changes
+-- the token. After a downgrade, no bar is set for a moment ("open"), so that shared waiters come first.
+-- KEYS: lock, token, queue. ARGV: layout, how long (ms). The bar is not written again while more than half of its
+-- time is left, because each write goes to the log and the replicas. The waiter comes again before that half is over.
+-- Returns the ms that are left to the lock, or to the half; -2: nobody shares it.
 -- include queue
 -- include shared
 local time = call('time')

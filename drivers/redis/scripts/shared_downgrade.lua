@@ -1,6 +1,6 @@
--- Makes an exclusive hold without an owner the first of a phase that is shared, without permits; and renews it.
--- KEYS: lock, token, queue. ARGV: grant, ttl (ms), channel, layout, "queue" or "news" (no queue).
--- 2 done, or it is shared already; 1 another's, 0 not there.
+-- Makes an exclusive hold without an owner the first holder of a shared phase without permits, and renews it.
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), channel, layout, "queue" or "news" (no queue). Returns 2
+-- done, or it is shared already; 1 another's, 0 not there.
 -- include queue
 -- include shared
 local time, hash = call('time'), ARGV[4] == 'hash'
@@ -33,7 +33,7 @@ local refused = share.add(grant, ends, note, 0)
 if refused then
     return refused
 end
--- It is done: an error behind this would be taken for a refusal of the whole.
+-- The downgrade is done. An error after this point would be taken for a refusal of the whole.
 local given = false
 if ARGV[5] == 'queue' then
     local done, _, admitted = pcall(share.admit, KEYS[2])

@@ -1,7 +1,7 @@
 -- Who shares a lock.
 -- KEYS: lock, holders, shares. ARGV: layout, queue.
--- {now µs, permits, waiters, then for each holder: grant, remaining ms, "<token> <since>\n<note>"}, by token; without
--- holders if nobody shares it; permits -1 if a marker stands whose holders are void.
+-- Returns {now µs, permits, waiters, then for each holder: grant, remaining ms, "<token> <since>\n<note>"}, by token;
+-- no holders if nobody shares it; permits -1 if there is a marker whose holders are void.
 -- include queue
 -- include shared
 local time = call('time')

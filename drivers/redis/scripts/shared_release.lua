@@ -1,6 +1,6 @@
--- Ends one shared holder, or takes its places out of the queue, and lets in those who may follow.
+-- Ends one shared holder, or takes its places out of the queue, and lets in the waiters that may follow.
 -- KEYS: lock, token, queue. ARGV: grant, or "token:<token>"; channel, layout, "queue" or "news" (no queue).
--- 2 done, 1 another's, 0 not there.
+-- Returns 2 done, 1 another's, 0 not there.
 -- include queue
 -- include shared
 -- include hand_on
@@ -11,7 +11,8 @@ local now, hash, grant = now_text(), ARGV[3] == 'hash', ARGV[1]
 local share = shared(KEYS[1], KEYS[3], hash, now)
 local token, handed, left = string.match(grant, '^token:(%d+)$'), false, false
 local done, state = pcall(share.open)
--- Another program has made the lock's key, or one beside it: nobody shares it any more, but whoever waited for it has a place to leave.
+-- Another program has made the lock's key, or one beside it. Nobody shares the lock any more, but the grant may still have a
+-- place in the queue to leave.
 if not done and not token and is_foreign(state) then
     state = 'broken'
 elseif not done then

@@ -1,7 +1,7 @@
--- Renews shared holders of many locks, each where it stands; never shortens what is there.
--- KEYS: for each lock, queue. ARGV: layout; for each grant, ttl (ms).
--- In a cluster, one lock, and only what is there for sure. KEYS: lock, holders, shares. ARGV: layout, grant, ttl, queue.
--- For each a digit: 2 renewed, 1 the lock is another's, 0 gone, 3 it cannot be told.
+-- Renews each shared holder of a list that still holds; never shortens one.
+-- KEYS: for each lock, queue. ARGV: layout; for each grant, ttl (ms). In a cluster, one lock, and only keys that
+-- certainly exist. KEYS: lock, holders, shares. ARGV: layout, grant, ttl, queue. Returns a digit for each: 2 renewed,
+-- 1 the lock is another's, 0 gone, 3 unknown.
 -- include queue
 -- include shared
 local time, out = call('time'), {}

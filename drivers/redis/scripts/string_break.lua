@@ -1,5 +1,5 @@
--- Ends the grant that has this token, whosever it is.
--- KEYS: lock. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Ends the grant that has this token, of any client.
+-- KEYS: lock. ARGV: token, channel; the command to publish, if not PUBLISH. Returns 2 done, 1 another's, 0 not there.
 local held = redis.call('get', KEYS[1])
 if not held then
     return 0

@@ -1,5 +1,5 @@
--- Gives a lock back where it is under this grant, and says so to who waits.
--- KEYS: lock. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
+-- Releases a lock that is held under this grant, and notifies the waiters.
+-- KEYS: lock. ARGV: grant, channel; the command to publish, if not PUBLISH. Returns 2 done, 1 another's, 0 not there.
 local held = redis.call('getrange', KEYS[1], '0', '31')
 if held ~= ARGV[1] then
     return held == '' and 0 or 1

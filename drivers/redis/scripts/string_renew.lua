@@ -1,3 +1,3 @@
--- Renews many locks, each where it is still under its grant.
+-- Renews each lock of a list that is still held under its grant.
 -- include any_slot
 -- include renew_strings

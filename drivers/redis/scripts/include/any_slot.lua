@@ -1,5 +1,5 @@
--- In a cluster the keys of a call must be in one slot. So the locks of several slots come as arguments: their number, then
--- their names. A lock whose slot is elsewhere is refused when it is read.
+-- In a cluster the keys of a call must be in one slot. So locks of several slots are passed as arguments: their number,
+-- then their names. If a lock's slot is elsewhere, the server refuses to read it.
 local KEYS, ARGV = KEYS, ARGV
 if #KEYS == 0 then
     local count = tonumber(ARGV[1])

@@ -1,4 +1,4 @@
--- Hands on a lock of either layout, which nobody has. Needs queue_string and queue_hash.
+-- Hands on a free lock of either layout. Needs queue_string and queue_hash.
 local function hand(hash, now, self)
     if hash then
         return hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, self)

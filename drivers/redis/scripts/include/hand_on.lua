@@ -1,10 +1,10 @@
--- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox; if that one asks to share, then to
--- those behind it who do, as long as there is room. `place` is the first, popped already. Passed over: places that are not
--- fresh; inboxes that nobody listens to; and all who ask to share, if this user may not make the first of them a holder. These
--- get a message to ask again (token 0), because the lock may be free. So does a sharing place that is refused for another reason.
--- take(place, token) makes the lock, or returns an error. Who asks this, `self`, is not given it: the others
--- before it were passed over. True: it is another's now; else it is nobody's. And true: `self` was the next, and its place is
--- taken out.
+-- Gives a free lock to the first waiter, and notifies its inbox. If that waiter asks to share, the sharing waiters behind it
+-- get the lock, too, as long as there is room. `place` is the first place, popped already. Skipped are: places that are not
+-- fresh; places whose inbox nobody listens to; and all sharing places, if this user may not make the first of them a holder.
+-- These get a message to ask again (token 0), because the lock may be free. So does a sharing place that is refused for another
+-- reason. take(place, token) makes the lock, or returns an error. The caller itself, `self`, is not given the lock: if its turn
+-- comes, all places before it were skipped. Returns true if the lock is another's now, else it is nobody's; and true if `self`
+-- was the next, whose place is removed then.
 local function hand_on(lock, tokens, queue, place, now, self, take, hash)
     local mine, forbidden = false, false
     while place do

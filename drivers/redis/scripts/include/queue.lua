@@ -1,9 +1,9 @@
--- The queue of those who wait for a lock, in their order: a list of places. A place has parts of fixed width, so
--- that it is cut, not matched; its numbers have leading zeros, and compare as text:
+-- The queue of the waiters for a lock, in their order: a list of places. A place has parts of fixed width, so that
+-- scripts cut it without matching. Its numbers have leading zeros, and compare as text:
 --   grant 1-32, seen (µs) 34-49, least (ms) 51-60, till (µs) 62-77, ttl (ms) 79-88, stamp 90-108, floor of the
 --   token 110-125, inbox 127-172, then a line's end and the note.
--- The stamp is the waiter's own: when it sent the request that made or refreshed the place. Least is the shortest ttl
--- of its own and of those before it; till, until when the queue lives at least.
+-- The stamp is by the waiter's clock: when it sent the request that made or refreshed the place. Least is the
+-- shortest ttl among this place and those before it. Till: the queue lives at least until then.
 local call, sub = redis.call, string.sub
 local function grant_of(place)
     return sub(place, 1, 32)
@@ -17,7 +17,7 @@ end
 local function text(number)
     return string.format('%.0f', number)
 end
--- now: µs, as text of 16 digits. nil: there is no token left.
+-- now: µs, as text of 16 digits. Returns nil if no token is left.
 local function next_token(key, now, floor)
     local last = call('get', key)
     if (not last or (#last == 16 and last < now)) and tonumber(floor) <= tonumber(now) then
@@ -31,13 +31,13 @@ local function next_token(key, now, floor)
     call('set', key, text(token), 'px', text(math.floor((token - now) / 1000) + 86400000))
     return text(token)
 end
--- The first place, read (lindex) or popped (lpop), by a script that has written already. nil: there is none. In a slot that is on
--- its way the server refuses to touch a queue that has just become empty, and that must not end the script half-way.
+-- Returns the first place, read (lindex) or popped (lpop), in a script that has written already; nil: there is none. In a slot
+-- that is on its way, the server refuses to touch a queue that has just become empty. That must not end the script half-way.
 local function next_place(verb, queue, ...)
     local place = redis.pcall(verb, queue, ...)
     return type(place) == 'string' and place or nil
 end
--- All places of the grant. True: there was one.
+-- Removes all places of the grant. True: there was one.
 local function leave(queue, grant)
     local left = false
     for _, place in ipairs(call('lrange', queue, 0, -1)) do
@@ -48,12 +48,13 @@ local function leave(queue, grant)
     end
     return left
 end
--- Has been waited for within two thirds of its ttl: who is told has a third left.
+-- Whether the place was made or refreshed within two thirds of its ttl, so that its client has a
+-- third left.
 local function is_fresh(place, now)
     return #place > 172 and 3 * (now - sub(place, 34, 49)) < 2000 * ttl_of(place)
 end
--- The own place, from 0, in a queue from which those before it that are not fresh have been taken; and the one
--- before it.
+-- Removes the places before the own one that are not fresh. Returns the index of the own place, from 0, and
+-- the place before it.
 local function find_place(queue, now, grant)
     local at, before = 0, nil
     for _, place in ipairs(call('lrange', queue, 0, -1)) do
@@ -67,7 +68,8 @@ local function find_place(queue, now, grant)
     end
     return nil, before
 end
--- The queue lives for twice the ttl at least, and no less than it does. An error: it must not stay for ever.
+-- Makes the queue live for at least twice the ttl, and not shorter than now. Returns an error if that is
+-- refused, because a queue must not stay for ever.
 local function live_on(queue, ttl)
     if call('pttl', queue) < 2 * ttl then
         local done = redis.pcall('pexpire', queue, text(2 * ttl))
@@ -77,9 +79,10 @@ local function live_on(queue, ttl)
         end
     end
 end
--- A place is taken, or refreshed. wish: "n" and what of the place is the waiter's own, 79-172; "a", it may have one
--- already. remaining: of the holder's time, ms; -1: for ever. Returns minus the ms after which it has to ask again: then
--- the least time of those before it, or the holder's, is over; or an error: nothing was done.
+-- Makes or refreshes a place. wish: "n", and the part of the place that the waiter sets, 79-172; "a" instead: it may
+-- have a place already. remaining: of the holder's time, ms; -1: for ever. Returns minus the ms after which the waiter
+-- must ask again, because by then the least time of the places before it, or the holder's, is over; or an error: nothing
+-- was done.
 local function sit(queue, now, grant, wish, note, remaining)
     local at, before
     if sub(wish, 1, 1) == 'a' then
@@ -106,12 +109,14 @@ local function sit(queue, now, grant, wish, note, remaining)
     least = tonumber(least)
     return refused or -(remaining >= 0 and remaining < least and remaining + 1 or least)
 end
--- Its client is gone: nobody listens to its inbox. One that may not be asked for is not.
+-- Whether the place's client is gone, because nobody listens to its inbox. If the user may not ask,
+-- the client counts as there.
 local function is_deaf(place)
     return redis.pcall('pubsub', 'numsub', sub(place, 127, 172))[2] == 0
 end
--- False: its client is gone. In a cluster (the inbox is "…:n…") clients at other nodes hear what is published here, too. They
--- must not hear of a grant that is taken back, so it is published only if its client listens here.
+-- Sends a message to the place's inbox. False: its client is gone. In a cluster (the inbox is "…:n…") clients at other nodes
+-- hear what is published here, too. They must not hear of a grant that is taken back, so the message is published only if the
+-- client listens here.
 local function tell(place, token)
     local inbox = sub(place, 127, 172)
     if sub(inbox, 15, 15) == 'n' and (redis.pcall('pubsub', 'numsub', inbox)[2] or 0) == 0 then

@@ -8,7 +8,7 @@ local function add(lock, now, grant, ttl, note)
     call('hset', lock, 'g:' .. grant, text(ends), 'n:' .. grant, note)
     return ends
 end
--- Those that wait on behalf of the owner that holds now hold with it.
+-- The waiters of the owner that holds now get the lock, too.
 local function join(lock, queue, now, owner, token, last)
     if owner == '' or redis.pcall('exists', queue) ~= 1 then -- refused: see next_place()
         return
@@ -31,8 +31,9 @@ local function join(lock, queue, now, owner, token, last)
         end
     end
 end
--- In place of what the lock was. That is not deleted: in a slot that is on its way the server refuses to make a key. It lasts
--- for as long first, lest it ends meanwhile. A lock that never ends must not stay: the error, if it cannot be made to.
+-- Overwrites what the lock was. The key is not deleted, because in a slot that is on its way the server refuses to make a
+-- key. Its expiry is set first, lest the key expires meanwhile. A lock that never ends must not stay, so if the expiry cannot
+-- be set, the error is returned.
 local function begin(lock, now, grant, token, ttl, owner, note)
     local former, ends = call('hgetall', lock), math.floor(now / 1000) + ttl
     local done = #former > 0 and redis.pcall('pexpireat', lock, text(ends))

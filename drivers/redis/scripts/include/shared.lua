@@ -1,29 +1,30 @@
--- Shared holders of a lock, which is a marker then: protocol.md has the keys and what each state means. Needs include/queue.
--- shared:<25 digits>: no grant has such an id
+-- Shared holders of a lock. The lock's key is a marker then: protocol.md has the keys, and says what each state means. Needs
+-- include/queue. shared:<25 digits>: no grant has such an id
 local function is_phase(value)
     return sub(value, 1, 7) == 'shared:'
 end
--- A place of the queue that asks to share: floor, permits and note stand where others have their note.
+-- A place of the queue that asks to share has floor, permits and note where other places have their
+-- note.
 local function is_share(place)
     return sub(place, 110, 125) == '9999999999999999'
 end
 local function share_of(place)
     return sub(place, 174, 189), tonumber(sub(place, 191, 200)) or -1, sub(place, 202)
 end
--- What a command was refused with.
+-- The error with which a command was refused, or nil.
 local function words_of(refused)
     return type(refused) == 'table' and refused.err or refused
 end
--- An ACL forbids it. Redis 7.2 has other words than those before.
+-- Whether an ACL forbids it. The words of Redis 7.2 differ from those of earlier versions.
 local function is_forbidden(refused)
     local words = words_of(refused)
     return string.find(words, 'The user executing the script', 1, true) or string.find(words, 'ACL failure in script', 1, true)
 end
--- A key is of another type: another program has made it.
+-- Whether a key has another type, because another program has made it.
 local function is_foreign(refused)
     return string.find(words_of(refused), 'WRONGTYPE', 1, true)
 end
--- now: µs, as text of 16 digits. hash: the lock is one.
+-- now: µs, as text of 16 digits. hash: whether the lock is a hash.
 local function shared(lock, queue, hash, now)
     local s, now_ms = {}, math.floor(now / 1000)
     local holders = string.gsub(queue, '}:mortise:queue', '}:mortise:holders', 1)
@@ -45,8 +46,8 @@ local function shared(lock, queue, hash, now)
         call('del', lock, holders, notes)
         s.count = nil
     end
-    -- An error: nothing was done. A user may lack the right to one of the two keys, and a holder that stands in the other one only
-    -- breaks the phase. So the first command changes nothing: it is refused if the last one would be.
+    -- Returns an error if nothing was done. A user may lack the right to one of the two keys, and a holder that is in only one
+    -- of them breaks the phase. So the first command changes nothing, and is refused if the last one would be.
     local function drop(grants)
         call('hdel', notes, '')
         for i = 1, #grants, 1000 do -- as many as the stack of Lua has room for
@@ -59,7 +60,7 @@ local function shared(lock, queue, hash, now)
     local function last_end()
         return call('zrevrange', holders, '0', '0', 'withscores')[2]
     end
-    -- Marker and holders end with the last of them: then, if that is known.
+    -- Marker and holders end with the last of them: at that instant, if it is known.
     local function settle(last)
         last = last or text(last_end())
         if hash then
@@ -68,7 +69,8 @@ local function shared(lock, queue, hash, now)
         call('pexpireat', holders, last)
         call('pexpireat', notes, last)
         call('pexpireat', lock, last)
-        -- Before Redis 7.2 the clock of expiry goes on while a script runs: a key whose end has come meanwhile is gone.
+        -- Before Redis 7.2, the expiry clock goes on while a script runs, so a key whose end comes meanwhile is
+        -- gone.
         if call('exists', lock, holders, notes) < 3 then
             finish()
         end
@@ -93,7 +95,7 @@ local function shared(lock, queue, hash, now)
         end
         return 'shared'
     end
-    -- The ms that are left to it; nil: it does not hold.
+    -- The ms that are left to the grant; nil: it does not hold.
     function s.left(grant)
         local ends = s.count and call('zscore', holders, grant)
         return ends and ends - now_ms or nil
@@ -117,8 +119,9 @@ local function shared(lock, queue, hash, now)
     function s.has_room(permits)
         return s.count and s.permits == permits and (permits == 0 or s.count < permits)
     end
-    -- What may be refused comes before the lock is touched: in a slot that is on its way the server refuses to make a key. Who joins
-    -- must not be refused half-way either, as this user may not be able to take it out: the marker lasts for it first.
+    -- Commands that may be refused come before the lock is touched, because in a slot that is on its way the server refuses to
+    -- make a key. A joining holder must not be refused half-way either, because this user may lack the right to remove it. So
+    -- the marker's end is set first.
     local function write(grant, ends, note, begins)
         if begins then
             if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
@@ -150,7 +153,8 @@ local function shared(lock, queue, hash, now)
             settle(text(ends))
         end
     end
-    -- note: "<token> <since>\n<note>". Begins a phase in place of what the lock is, or joins it. An error: nothing was done.
+    -- note: "<token> <since>\n<note>". Joins the phase, or begins one in place of what the lock is. Returns an error if
+    -- nothing was done.
     function s.add(grant, ends, note, permits)
         local begins = not s.count
         if begins then
@@ -179,7 +183,8 @@ local function shared(lock, queue, hash, now)
             settle()
         end
     end
-    -- Never shortens. First what a full memory does not refuse: the script may write then.
+    -- Never shortens. First a write that a full memory does not refuse: after it, the script may
+    -- write.
     function s.renew(grant, ttl)
         local left = s.left(grant)
         if left and left < ttl + 0 then
@@ -193,10 +198,11 @@ local function shared(lock, queue, hash, now)
         end
         return left
     end
-    -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
-    -- another is told to ask again (token 0), and is refused then: it must not hold up the others. Nor must an exclusive one whose
-    -- client is gone. If one cannot be added, or no token is left for it, it is told, too, and nobody behind it is let in. A place of a
-    -- grant that holds is taken out: its acquire was executed twice. True: it was `self`'s turn, whose place is taken out.
+    -- Lets in, from the head of the queue and in order, the places that ask to share, as long as there is room. A place with
+    -- another number of permits must not delay the others: it gets a message to ask again (token 0), and is refused then. An
+    -- exclusive place whose client is gone must not delay them either. If a place cannot be added, or no token is left for it,
+    -- it gets that message, too, and nobody behind it is let in. A place of a grant that holds is removed: its acquire was
+    -- executed twice. Returns true if it was the turn of `self`, whose place is removed then.
     function s.admit(tokens, self)
         local place, given = next_place('lindex', queue, '0'), nil
         while place do
@@ -232,8 +238,8 @@ local function shared(lock, queue, hash, now)
         end
         return false, given
     end
-    -- Somebody has left the queue: others behind it may share. They have to ask by themselves if its user may not read who
-    -- shares, or if that cannot be read, because another program has made one of the keys.
+    -- A place has left the queue, so others behind it may share. They must ask by themselves if this user may not read
+    -- the holders, or if these cannot be read because another program has made one of the keys.
     function s.let_in(tokens)
         local done, refused = pcall(function()
             if s.open() == 'shared' then
