@@ -3,9 +3,9 @@
  *
  * An attempt is the driver's work on one ACQUIRE:
  *
- *   PAUSING      until due_ns: after a split vote, or so that others come first (courtesy.c)
+ *   PAUSING until due_ns: after a split vote, or to let others come first (courtesy.c)
  *   ASKING       each usable node is asked for its vote
- *   CONFIRMING   the votes are there, and a token is being written that q nodes can take
+ *   CONFIRMING q nodes have voted, and a token that q nodes can take is being written
  *   UNDOING      the votes are taken back; the answers say who has the lock
  *
  *   state        event                                       next
@@ -31,15 +31,16 @@
  *   (1) INDETERMINATE if q nodes may still have a vote.
  *   (2) If the grant holds already, as soon as the nodes that have not answered cannot make q that took its token;
  *       those that are slow by now are not waited for.
- *   (3) Votes of two rounds of another acquire look like a holder, and nobody announces their end (tally.c): then all answers
- *       are waited for, and the next row applies. A caller that must not wait is refused by what looks like a holder.
+ *   (3) Votes of two rounds of another acquire look like a holder, and nobody announces their end (tally.c). In that case,
+ *       the attempt waits for all answers, and the next row applies. A caller that must not wait is refused because of such
+ *       an apparent holder.
  *
  *   The process is stopped between the votes and the decision: the deadline counts from before the first request, and
- *   the core looks at the clock; a vote that has expired refuses the token.
+ *   the core looks at the clock; a node whose vote has expired refuses the token.
  *   A node answers late: a yes after the grant is one vote more; after the end the undo is behind it (claim.h).
- *   The same grant id comes again: a node that has its vote extends it. Where q nodes have the grant's token, it is
- *   the same hold; without, it is a new one. The nodes that answer first may be others, which gave their votes
- *   without the token. */
+ *   The same grant id comes again: a node that has its vote extends it. If q nodes have the grant's token, it is the same
+ *   hold; otherwise it is a new one. The nodes that answer first may be other ones, which gave their votes without the
+ *   token. */
 #include "redlock.h"
 
 #include <stdlib.h>
@@ -47,11 +48,11 @@
 #define ROUNDS_TRY 5 /* of a caller that must not wait: some 15 ms */
 #define ROUNDS_WAIT 7
 #define HINT_SPLIT_MS 100
-#define CONFIRMS 50      /* of a reader whose token others outbid */
+#define CONFIRMS 50      /* tries of a reader whose token others outbid */
 #define HINT_BAR_MS 1000 /* a writer asks again while its bar is in force (bar.c) */
 
 enum attempt_state {
-    ATTEMPT_DECIDING, /* no request outstanding: it leaves this state before the driver returns */
+    ATTEMPT_DECIDING, /* no request is outstanding: a state only inside the driver */
     ATTEMPT_PAUSING,
     ATTEMPT_ASKING,
     ATTEMPT_CONFIRMING,
@@ -59,7 +60,7 @@ enum attempt_state {
 };
 
 struct attempt {
-    struct attempt *next, *previous; /* of those that are PAUSING */
+    struct attempt *next, *previous; /* in the list of PAUSING attempts */
     struct driver *driver;
     mortise_op *op;
     struct claim *claim; /* a reference */
@@ -111,7 +112,7 @@ static mortise_op *conclude(struct attempt *attempt)
     return op;
 }
 
-/* q nodes may have a vote. Also of former tries under this grant id: the claim knows what they may have left. */
+/* INDETERMINATE if q nodes may have a vote, even one of a former try under this grant id, as the claim knows. */
 static mortise_status status_of_few(const struct attempt *attempt)
 {
     unsigned left = claim_traces(attempt->driver, attempt->claim);
@@ -161,7 +162,8 @@ static struct attempt *attempt_of(const struct ballot *ballot)
     return ballot->op != NULL ? op_at(ballot->op, OP_ATTEMPT) : NULL;
 }
 
-/* The grant holds with the proposed token, so it keeps that if q nodes have it: not only those that answered first. */
+/* The grant may hold already with the proposed token. It keeps that token if any q nodes have it, not only those that
+ * answered first. */
 static bool waits_for_token(const struct ballot *ballot)
 {
     const struct driver *driver = ballot->driver;
@@ -176,8 +178,8 @@ static bool waits_for_token(const struct ballot *ballot)
     return may_have_it >= driver->quorum;
 }
 
-/* Decides the ballot as soon as q nodes said yes (*won), or cannot any more. Returns the attempt that goes on now; NULL:
- * the ballot is open, or nobody waits for it. */
+/* Decides the ballot as soon as q nodes have said yes (*won), or cannot do so any more. Returns the attempt that goes on
+ * now; NULL: the ballot is open, or nobody waits for it. */
 static struct attempt *decide(struct ballot *ballot, bool over, bool *won)
 {
     unsigned yes = ballot->counts[VOTE_YES], quorum = ballot->driver->quorum;
@@ -210,7 +212,8 @@ static void confirm_look(struct ballot *ballot, bool over)
 static const struct ballot_kind confirming = {
     .put = vote_put_token, .take = vote_take_token, .look = confirm_look};
 
-/* Behind the votes, or the last try to write a token, on their connections: also where those were not answered yet. */
+/* Sends the token on the same connections behind the votes, or behind the last try to write a token, even if a node has not
+ * answered these yet. */
 static void confirm(struct attempt *attempt, const struct ballot *votes, uint64_t token)
 {
     struct driver *driver = attempt->driver;
@@ -237,7 +240,7 @@ static void confirm(struct attempt *attempt, const struct ballot *votes, uint64_
 
 /* ---- ASKING: the votes ------------------------------------------------------------------------------------------ */
 
-/* The votes are there. If q nodes took the proposed token, it is written already. */
+/* q nodes have voted. If q of them took the proposed token, it is written already. */
 static void ask_won(struct attempt *attempt, struct ballot *ballot)
 {
     struct driver *driver = attempt->driver;
@@ -327,7 +330,7 @@ static void round_begin(struct attempt *attempt)
     claim_begin(driver, claim);
     struct ballot *ballot = ballot_new(driver, &asking, claim);
     if (ballot == NULL) {
-        undo_all(driver, claim); /* votes of an earlier request under this grant id may be there */
+        undo_all(driver, claim); /* an earlier request under this grant id may have left votes */
         op_fail_memory(driver, conclude(attempt));
         return;
     }
@@ -345,7 +348,7 @@ static void round_begin(struct attempt *attempt)
 
 /* ---- UNDOING, and what follows ---------------------------------------------------------------------------------- */
 
-/* So many rounds were split that the core pauses instead, for as long as the next pause, and not less than `retry`. */
+/* So many rounds were split that the core pauses instead: for as long as the next pause, but at least `retry`. */
 static void busy_after(struct attempt *attempt, int64_t pause_ms, int64_t remaining_ms)
 {
     int64_t ms = pause_ms > attempt->driver->retry_ms ? pause_ms : attempt->driver->retry_ms;
@@ -395,9 +398,9 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     if (!named && left)
         fail_few(attempt, answered, ballot);
     else if (named || presumed) {
-        /* one that is not sure may be a split vote, whose marks go with it: then no release is announced */
+        /* an unsure holder may be a split vote, whose marks vanish with it, so that no release is announced */
         driver->spread_ns /= sure ? 2 : 1;
-        if (named) /* that the call was in vain is known in any case */
+        if (named) /* in any case it is known that the message was in vain */
             pubsub_refused(driver, attempt->op->name, attempt->op->name_len, best);
         busy(attempt, remaining_ms(attempt, best, ballot->undoer), sure);
     } else if (answered < driver->quorum || voting < driver->quorum)
@@ -439,7 +442,7 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
 
 /* ---- asked by the core ------------------------------------------------------------------------------------------- */
 
-/* This client has the lock, or gives it back just now: the caller waits as if it had been refused. */
+/* If this client has the lock, or is just releasing it, the caller waits as if it had been refused. */
 static int64_t quiet_until(struct driver *driver, const mortise_op *op)
 {
     bool asks =

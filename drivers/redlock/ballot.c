@@ -52,8 +52,8 @@ static void send_vote(struct vote *vote)
     link_call_end(link, &vote->call, 1);
 }
 
-/* All nodes get the same request, but for those that do not know the script yet: the bytes are made once. `first` is the
- * last call on its link. */
+/* All nodes get the same request, except those that do not know the script yet, so the bytes are made only once. `first`
+ * must be the last call on its link. */
 static bool send_alike(struct vote *vote, const struct vote *first)
 {
     struct link *link = &vote->node->link;
@@ -68,8 +68,8 @@ static bool send_alike(struct vote *vote, const struct vote *first)
     return true;
 }
 
-/* The node may have answered since it was last looked at, but it does not become slow here: ballots_turn notifies whoever
- * waits for it. */
+/* The node may have answered since its pace was last checked, but its pace must not become slow here: only ballots_turn()
+ * does that, and informs the ballots that wait for the node. */
 static void set_asked(struct vote *vote, enum vote_state asked)
 {
     enum node_pace pace = node_pace_at(vote->node, vote->ballot->sent_ns);
@@ -138,7 +138,8 @@ static void look(struct ballot *ballot)
         ballot->kind->look(ballot, is_over(ballot));
 }
 
-/* Without an error, what failed is worth another try, whoever was silent. A vote that does not count yet is none. */
+/* If there was no error, the failed ballot is worth another try, whichever nodes were silent. A vote that does not count
+ * yet is not counted here. */
 void ballot_follow(struct ballot *ballot, const struct ballot *failed)
 {
     if (failed->why.status != MORTISE_OK)
@@ -155,7 +156,7 @@ unsigned ballot_answers(const struct ballot *ballot)
     return answered < ballot->voted ? answered : ballot->voted;
 }
 
-/* Without an answer outstanding it is decided, so nobody refers to it. */
+/* When no answer is outstanding, the ballot is decided, so nobody refers to it. */
 static void call_ended(struct ballot *ballot)
 {
     struct driver *driver = ballot->driver;
@@ -178,7 +179,7 @@ static bool is_open(const struct vote *vote)
     return vote->state == VOTE_ASKED || vote->state == VOTE_ASKED_ASIDE;
 }
 
-/* The node has become slow, or late: each ballot that waits for it looks whether it can do without. */
+/* The node has become slow, or late: each ballot that waits for it checks whether it can do without its answer. */
 static void do_without(struct driver *driver, const struct node *node)
 {
     struct ballot *ballot, *next;
@@ -198,7 +199,7 @@ static void do_without(struct driver *driver, const struct node *node)
     }
 }
 
-/* This process may have been stopped since it polled: the answer may be there. */
+/* This process may have been stopped since it polled, so the answer may have come. */
 static void look_once_more(struct node *node)
 {
     struct pollfd ready = {.fd = node->link.fd, .events = POLLIN};
@@ -244,8 +245,8 @@ void ballot_note(struct vote *vote, enum trace_event event)
         claim_undo_later(ballot->driver, ballot->claim, node);
 }
 
-/* Whether a request that was not executed is still wanted. Behind the votes of a newer round it would undo those, and
- * behind the undo of this round nobody would undo it. */
+/* Whether a request that was not executed is still wanted. An undo behind the votes of a newer round would undo
+ * those, and a vote behind the undo of this round would be undone by nobody. */
 static bool is_wanted(const struct ballot *ballot)
 {
     const struct claim *claim = ballot->claim;

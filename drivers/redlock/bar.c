@@ -1,7 +1,7 @@
-/* bar.c - a writer that waits keeps new readers out, so that it gets its turn: the nodes do that for two seconds after each
- * of its tries (undo_shared.lua), but not in the half second after a downgrade. The first vote that it gets takes the bar
- * away, on the node that gave it. To make that cost nothing where nobody shares locks, a client remembers which names it
- * has barred. */
+/* bar.c - a waiting writer bars new readers, so that it gets its turn. The nodes keep readers out for two seconds after
+ * each of its tries (undo_shared.lua), but not in the half second after a downgrade. A vote for the writer removes the bar
+ * on the node that gave it. A client remembers which names it has barred, so that this costs nothing if nobody shares
+ * locks. */
 #include "redlock.h"
 
 #define BAR_NS (INT64_C(2000) * NS_PER_MS) /* as in undo_shared.lua */

@@ -1,4 +1,4 @@
-/* claim.c - what the nodes may have of a grant id, and when nothing can be left of it: the tables of claim.h. */
+/* claim.c - the tables of claim.h: what the nodes may have of a grant id, and when nothing can be left of it. */
 #include "redlock.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static void set_state(struct driver *driver, struct claim *claim, enum claim_sta
 static void drop(struct driver *driver, struct claim *claim)
 {
     if (claim->state != CLAIM_FOREIGN) {
-        set_state(driver, claim, CLAIM_WANTED); /* off the list */
+        set_state(driver, claim, CLAIM_WANTED); /* takes it off the list */
         HASH_DEL(driver->claims, claim);
     }
     free(claim);
@@ -106,7 +106,7 @@ void claim_begin(struct driver *driver, struct claim *claim)
     claim->loud = false;
     for (unsigned i = 0; i < driver->count; i++) {
         claim->traces[i].again = false;
-        claim_note(claim, i, TRACE_HAS_NOT); /* what was there may have been undone */
+        claim_note(claim, i, TRACE_HAS_NOT); /* an earlier vote may have been undone */
     }
     set_state(driver, claim, CLAIM_WANTED);
 }
@@ -121,12 +121,12 @@ void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms)
 void claim_end(struct driver *driver, struct claim *claim, bool loud)
 {
     claim->loud |= loud;
-    claim->token = 0; /* whatever this grant gets from here on is another hold */
+    claim->token = 0; /* from here on, this grant gets another hold */
     if (claim->state != CLAIM_WANTED)
         return;
     claim->until_ns = now_of(driver) + driver->max_ttl_ms * NS_PER_MS;
     set_state(driver, claim, CLAIM_ENDING);
-    if (driver->tick_ns == MORTISE_NEVER) /* perhaps nobody polls to read the answers */
+    if (driver->tick_ns == MORTISE_NEVER) /* nobody may be polling for the answers */
         driver->tick_ns = now_of(driver) + TICK_NS;
 }
 
@@ -181,7 +181,7 @@ void claims_settle(struct driver *driver, unsigned node)
 
 /* ---- expiry ------------------------------------------------------------------------------------------------------- */
 
-/* The votes have expired. A request that was lost may still lie unread in a node that is out of reach. */
+/* The votes have expired. But a lost request may still lie unread in a node that is out of reach. */
 static void expire(struct driver *driver, struct claim *claim)
 {
     for (unsigned i = 0; i < driver->count; i++) {
@@ -196,10 +196,10 @@ static void expire(struct driver *driver, struct claim *claim)
     }
     claim->until_ns = now_of(driver) + driver->max_ttl_ms * NS_PER_MS;
     set_state(driver, claim,
-              CLAIM_ENDING); /* at the end of the list, which is in the order of until_ns */
+              CLAIM_ENDING); /* goes to the end of the list, which is sorted by until_ns */
 }
 
-/* A lease that was not renewed is over without a word: nobody releases it. */
+/* A lease that was not renewed ends silently, because nobody releases it. */
 static void sweep(struct driver *driver, int64_t now_ns)
 {
     struct claim *claim, *next;

@@ -1,11 +1,11 @@
-/* claim.h - the life of one grant id: what each node may have of it, from before the first vote is asked for until no
- * node can have anything of it. claim.c sends nothing; undo.c sends what has to be undone.
+/* claim.h - the life of one grant id: what each node may have of it, from the first request for a vote until no node
+ * can have anything of it. claim.c sends nothing; undo.c sends what has to be undone.
  *
  * A claim has one state:
  *
  *   WANTED    votes are asked for, or the grant is held: renewed, and repaired
  *   ENDING    nobody wants it: undo.c takes it off every node that may have something of it
- *   FOREIGN   another client's grant, or a name alone: in no table, never asked for
+ *   FOREIGN another client's grant, or only a name: in no table, and no votes are asked for it
  *
  *   event                                      WANTED                        ENDING
  *   an acquire asks (again): claim_begin       a new round                   WANTED, a new round
@@ -17,9 +17,9 @@
  *   max_ttl has passed                         -                             freed; stays while a node out of reach may
  *                                                                            have more, or an answer is outstanding
  *
- * A *round* is one try to get votes. Answers to requests of an earlier round say nothing of the votes of this one: an
- * undo that was on its way is executed before the new votes, which are behind it on the same connection. A connection
- * that breaks in between is the event "lost".
+ * A *round* is one try to get votes. Answers to requests of an earlier round say nothing about the votes of this one,
+ * because an undo that was on its way is executed before the new votes, which are behind it on the same connection. A
+ * connection that breaks in between is the event "lost".
  *
  * What one node may have of the claim (its trace), and what changes that:
  *
@@ -41,13 +41,14 @@
  *   EXPIRED       NONE       NONE       NONE       NONE       the votes have expired, and no lost request can still be
  *                                                             executed; clears undo_adrift
  *
- * While undo_adrift is set, the server may still execute an undo of this grant, which would delete a vote that the same
- * grant gets meanwhile. So this grant asks for no vote there, and counts no renewal there. If too few nodes are left
- * for a quorum, the acquire ends, and the core takes another grant id.
+ * While undo_adrift is set for a node, that server may still execute an undo of this grant, which would delete a vote
+ * that the same grant gets meanwhile. So the grant asks for no vote there, and counts no renewal there. If too few
+ * nodes are left for a quorum, the acquire ends, and the core takes another grant id.
  *
  * A lost request is usually settled as soon as the node is back: the link ends the old connection in the server before
- * anything is asked on the new one. Where it may not (CLIENT KILL), undos are repeated until max_ttl has passed. A node
- * out of reach keeps the claim alive: the lost request may lie unread in its sockets for longer than any ttl. */
+ * anything is asked on the new one. If the user has no right to do that (CLIENT KILL), undos are repeated until max_ttl
+ * has passed. A node out of reach keeps the claim alive: the lost request may lie unread in its sockets for longer than
+ * any ttl. */
 #ifndef MORTISE_DRIVERS_REDLOCK_CLAIM_H
 #define MORTISE_DRIVERS_REDLOCK_CLAIM_H
 
@@ -78,21 +79,21 @@ enum trace_event {
 struct trace {
     unsigned char state; /* enum trace_state */
     bool undo_adrift;
-    bool again; /* undo.c sends an undo with its next tick */
+    bool again; /* undo.c sends an undo in its next tick */
 };
 
 struct claim {
     UT_hash_handle hh;
     mortise_grant_id grant;
-    struct claim *next, *previous; /* of those that are ENDING */
+    struct claim *next, *previous; /* in the list of ENDING claims */
     enum claim_state state;
     unsigned references; /* of attempts, ballots and callers */
     unsigned round;
-    bool loud;      /* ENDING: whoever undoes it wakes the waiters */
-    char mark;      /* that its votes bring along: pubsub.c; ' ': none */
+    bool loud;      /* ENDING: an undo wakes the waiters */
+    char mark;      /* the mark that its votes bring along: pubsub.c; ' ': none */
     bool shared;    /* its votes are shared, or may be: a downgrade was sent */
     bool unsettled; /* a downgrade was sent, and has not won yet */
-    uint64_t token; /* WANTED: of the grant; 0: none yet, or without fencing */
+    uint64_t token; /* WANTED: the grant's token; 0: none yet, or no fencing */
     int64_t
         until_ns; /* WANTED: all votes have expired by then; ENDING: also those that arrive late */
     struct trace traces[NODES_MAX];
@@ -100,39 +101,39 @@ struct claim {
     char name[];
 };
 
-/* The claim of the op's grant, found or made, with a reference for the caller. NULL without memory. */
+/* Finds or makes the claim of the op's grant, with a reference for the caller. NULL: no memory. */
 struct claim *claim_take(struct driver *driver, const mortise_op *op);
 /* NULL: no node can have anything of this grant. */
 struct claim *claim_find(const struct driver *driver, const mortise_grant_id *grant);
-/* A FOREIGN claim with a reference for the caller. NULL without memory. */
+/* Makes a FOREIGN claim with a reference for the caller. NULL: no memory. */
 struct claim *claim_new_foreign(const struct mortise_op *op);
 struct claim *claim_ref(struct claim *claim);
 void claim_unref(struct driver *driver, struct claim *claim);
 
 /* An acquire asks for votes (again): WANTED, a new round. */
 void claim_begin(struct driver *driver, struct claim *claim);
-/* Its votes live until then, if no renewal extends them. */
+/* Notes until when the claim's votes live if no renewal extends them. */
 void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms);
-/* Nobody wants it: ENDING. `loud`: its release may let a waiter in. */
+/* Nobody wants the claim any more: ENDING. `loud`: its release may let a waiter in. */
 void claim_end(struct driver *driver, struct claim *claim, bool loud);
 
-/* The one function that changes a trace. HAS, HAS_NOT and UNDONE are events only in the round that asked. */
+/* Only this function changes a trace. HAS, HAS_NOT and UNDONE count only in the round whose request was answered. */
 void claim_note(struct claim *claim, unsigned node, enum trace_event event);
-/* An undo has to be sent to that node (again), by undo.c's next tick. */
+/* undo.c's next tick must send an undo to that node (again). */
 void claim_undo_later(struct driver *driver, struct claim *claim, unsigned node);
-/* How many nodes may have something of it. */
+/* How many nodes may have something of the claim. */
 unsigned claim_traces(const struct driver *driver, const struct claim *claim);
 static inline bool claim_has_trace(const struct claim *claim, unsigned node)
 {
     return claim->traces[node].state != TRACE_NONE;
 }
-/* No vote may be asked for there, and no renewal counts: see undo_adrift. */
+/* Whether the claim must ask for no vote there, and no renewal there counts: see undo_adrift. */
 static inline bool claim_is_barred(const struct claim *claim, unsigned node)
 {
     return claim->traces[node].undo_adrift;
 }
 
-/* A node is back, and nothing of older connections can be executed there. */
+/* A node is back, and can execute nothing of older connections any more. */
 void claims_settle(struct driver *driver, unsigned node);
 /* Ends or frees claims whose time is over. */
 void claims_expire(struct driver *driver, int64_t now_ns);

@@ -1,25 +1,25 @@
-/* clock.c - what time it is in the nodes, to propose tokens that they take: microseconds of their clocks, a little ahead.
- * A guess that is too small costs a second round trip, in which the token is written. One that is too large stays: later
- * tokens are larger still. So no token follows a clock that is far ahead of the others.
+/* clock.c - the time in the nodes, for proposing tokens that they take: microseconds of their clocks, a little ahead. Too
+ * small a guess costs a second round trip, in which the token is written. Too large a guess has a lasting effect, because
+ * later tokens are larger still. So no token follows a clock that is far ahead of the others.
  *
- * Each answer to a vote tells the node's time. The median of the clocks that are known is the measure. One node of two
- * cannot outvote the other, so this host's clock is the third. With fewer than half of the clocks wrong, the median lies
- * between right ones. A node whose clock is far ahead of it takes no token that is proposed; if its vote is needed, the
- * token is written there by `confirm`. */
+ * Each answer to a vote has the node's time. The median of the known clocks is the standard. With two known clocks,
+ * neither can outvote the other, so this host's clock is the third. With fewer than half of the clocks wrong, the median
+ * lies between right ones. A node whose clock is far ahead of the median takes no proposed token. If its vote is needed,
+ * `confirm` writes the token there. */
 #include "redlock.h"
 
 #include <time.h>
 
-#define SLACK_US 2000 /* trips and clocks differ by about this much */
+#define SLACK_US 2000 /* about how much trips and clocks differ */
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
 #define SMOOTH 8
-#define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */
-#define TRIP_MOST_NS 1000000   /* turns are not measured by longer ones */
-#define TRIP_MAX_US 160000     /* longer ones move no token further ahead */
-#define OUTLIER_US 1000000     /* a clock that is so far ahead of the median is wrong */
+#define TRIP_UNKNOWN_NS 250000 /* used without tokens, when answers bring no time */
+#define TRIP_MOST_NS 1000000   /* turns are measured by no longer trip */
+#define TRIP_MAX_US 160000     /* no longer trip moves a token further ahead */
+#define OUTLIER_US 1000000     /* a clock so far ahead of the median is wrong */
 
-/* The difference includes the request's way to the node, as the next request's will. An answer that took far longer than
- * others says nothing: it may have waited at either end. */
+/* The difference includes the time of the request's way to the node, which the next request needs, too. An answer that
+ * took far longer than others is ignored, because it may have waited at either end. */
 void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
 {
     int64_t trip_ns = now_of(node->driver) - sent_ns;
@@ -32,7 +32,7 @@ void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
         node->ahead_us = now_us - sent_ns / 1000;
 }
 
-/* The clocks that are known, sorted; returns how many. */
+/* Copies the known clocks, sorted; returns how many there are. */
 static unsigned sort_known(const struct driver *driver, int64_t *ahead)
 {
     unsigned n = 0;
@@ -52,8 +52,9 @@ static int64_t longest_trip_us(const struct driver *driver)
     return longest_ns / 1000 < TRIP_MAX_US ? longest_ns / 1000 : TRIP_MAX_US;
 }
 
-/* Nodes that are away, or farther away than a quorum, do not count. One that has given no vote yet is taken for as far away as the
- * farthest that has: contenders that split the votes of far nodes would pause as if these were near, and split them again. */
+/* Nodes that are unreachable, or farther away than a quorum, do not count. A node that has given no vote yet counts as far away
+ * as the farthest one that has. Otherwise contenders that split the votes of far nodes would pause as if these were near, and
+ * split them again. */
 int64_t clock_trip_ns(const struct driver *driver)
 {
     int64_t trips[NODES_MAX], now_ns = now_of(driver);
@@ -85,7 +86,8 @@ uint64_t clock_wall_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* A single node, or two, cannot tell which clock is wrong: this host's has a voice then, but no token follows it. */
+/* With only one or two known clocks, it is unclear which clock is wrong. Then this host's clock has a vote, but no token
+ * follows it. */
 static int64_t median_of(const struct driver *driver, const int64_t *ahead, unsigned n)
 {
     int64_t voices[NODES_MAX + 1];
@@ -113,10 +115,10 @@ uint64_t clock_propose(struct driver *driver, uint64_t floor)
     while (n > 0 && ahead[n - 1] > limit)
         n--;
     if (n == 0)
-        return floor; /* the nodes will tell */
+        return floor; /* the nodes will report their clocks */
     int64_t token =
         now_of(driver) / 1000 + ahead[n - 1] + SLACK_US + longest_trip_us(driver) / SMOOTH;
-    if (token <= driver->proposed_us) /* our tokens grow, whatever the guesses */
+    if (token <= driver->proposed_us) /* our tokens grow, even if the guesses do not */
         token = driver->proposed_us + 1;
     if (token <= 0 || (uint64_t)token <= floor || (uint64_t)token >= TOKEN_MAX)
         return floor;

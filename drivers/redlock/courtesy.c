@@ -1,16 +1,16 @@
-/* courtesy.c - a client that released a contended lock lets the waiters come first.
+/* courtesy.c - a client that has released a contended lock lets the waiters come first.
  *
- * A release wakes the waiters (pubsub.c). But the next caller of this process would ask in the same moment, before any of
- * them has heard of it; a process with many callers would get the lock again and again, and the others never. So an
- * acquire waits for a moment if the last release of that name, or one shortly before it, met the mark of a refused
- * caller: twice as long as a message and a vote take. Nobody is granted anything by this. It makes no order, only a
- * chance. A caller that must not wait (MORTISE_OP_TRY) does not.
+ * A release wakes the waiters (pubsub.c). But the next caller of this process would ask at the same moment, before any
+ * waiter has heard of the release. So a process with many callers would get the lock again and again, and the others
+ * never. Therefore an acquire waits for a moment if the last release of that name, or one shortly before it, met the mark
+ * of a refused caller: twice as long as a message and a vote take. This grants nothing to anybody, and makes no order; it
+ * only gives the others a chance. A caller that must not wait (MORTISE_OP_TRY) does not pause.
  *
  * Whether a caller was refused is known only when the release is answered, and the next acquire is sent before that. So
  * the first release of a name that has become contended has no pause after it, and the last one has. */
 #include "redlock.h"
 
-#define CONTENDED_NS (INT64_C(10000) * NS_PER_MS) /* a name is taken to be contended for so long */
+#define CONTENDED_NS (INT64_C(10000) * NS_PER_MS) /* how long a name counts as contended */
 #define LEAST_NS NS_PER_MS
 #define MOST_NS (INT64_C(5) * NS_PER_MS)
 
@@ -21,7 +21,7 @@ static unsigned hash_of(const char *name, size_t name_len)
     return hash;
 }
 
-/* Long enough for the message, for a vote, and for what the waiters add to that (pubsub.c). */
+/* Long enough for the message, for a vote, and for the waiters' own delay (pubsub.c). */
 static int64_t start_ns(const struct driver *driver)
 {
     int64_t ns = LEAST_NS + 4 * clock_quorum_trip_ns(driver) + driver->spread_ns;

@@ -1,10 +1,10 @@
-/* dispatch.c - ops arrive, wait for nodes, and are canceled. An op that cannot work is refused at once. The others wait
- * until a quorum of nodes is connected, or nothing is gained by waiting for more. */
+/* dispatch.c - ops arrive, wait for nodes, and are canceled. An impossible op is refused at once. The others wait until
+ * a quorum of nodes is connected, or waiting for more nodes is useless. */
 #include "redlock.h"
 
 #include <stdio.h>
 
-/* False: it has failed. */
+/* False: the op has failed. */
 static bool is_possible(struct driver *driver, mortise_op *op)
 {
     bool acquire = op->kind == MORTISE_OP_ACQUIRE;
@@ -56,7 +56,7 @@ static void run(struct driver *driver, mortise_op *op)
         starts[op->kind](driver, op);
 }
 
-/* Those that came together go to each node in one request. */
+/* Renewals that came together go to each node in one request. */
 static void run_renewals(struct driver *driver)
 {
     mortise_op *ops[RENEW_MAX];
@@ -88,7 +88,7 @@ void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
     dispatch_look(driver);
 }
 
-/* Too few nodes are connected; those that are undo what may be left. */
+/* Cancels an op while too few nodes are connected. The connected ones undo what may be left. */
 static void cancel_waiting(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, &op->grant);
@@ -113,6 +113,6 @@ void dispatch_cancel(struct driver *driver, mortise_op *op)
         [OP_BALLOT] = cancel_ballot,
         [OP_LIST] = list_cancel,
     };
-    if (op_place(op) != OP_NOWHERE) /* else it has ended */
+    if (op_place(op) != OP_NOWHERE) /* otherwise it has ended */
         cancels[op_place(op)](driver, op);
 }

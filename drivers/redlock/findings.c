@@ -1,12 +1,13 @@
 /* findings.c - what a ping adds about the nodes' settings, for `mortise doctor`: each finding is " | risk: …" or " | note: …" at
- * the end of the line (driver.h, MORTISE_OP_PING). A user who may not ask gets fewer findings, no failure.
+ * the end of the line (driver.h, MORTISE_OP_PING). If the user may not ask, there are fewer findings, but no failure.
  *
  *   ballot      | an answer of a node       | when the last has answered
  *   ------------|---------------------------|--------------------------------------------------------
  *   INFO        | findings about that node  | with node_persistent the next ballot; else the op ends
  *   CONFIG GET  | a finding about that node | the op ends
  *
- * A canceled op has left its ballot, and a late node finds it decided: their answers add nothing. */
+ * The answers to a canceled op, which has left its ballot, and those of a late node, which finds the ballot decided, add
+ * nothing. */
 #include "../lib/ping.h"
 #include "redlock.h"
 
@@ -69,7 +70,7 @@ static void add_eviction(const mortise_op *op, const struct vote *vote, const re
             where(vote), policy);
 }
 
-/* A replica that was promoted is a process that runs for long, so its vote counts at once. */
+/* A promoted replica is a process that has been running for long, so its vote counts at once. */
 static void add_replicas(const mortise_op *op, const struct vote *vote, const redisReply *info)
 {
     const int64_t count = link_info_number(info, "connected_slaves:");

@@ -1,5 +1,5 @@
-/* holders.c - who shares a lock, by what several nodes say. Each holder has votes of its own: the marker, which all of them
- * have in common, says only that there are some. */
+/* holders.c - the shared holders of a lock, according to several nodes. Each holder has votes of its own. The marker, which
+ * all of them have in common, only shows that there are holders. */
 #include "redlock.h"
 
 #include <stdlib.h>

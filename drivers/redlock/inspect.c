@@ -1,5 +1,5 @@
-/* inspect.c - INSPECT asks who has a lock; BREAK looks which grant the token names, and releases that one; PING asks the
- * nodes for a sign of life (findings.c goes on from there). */
+/* inspect.c - INSPECT asks who has a lock; BREAK finds the grant with the given token, and releases it; PING asks
+ * whether the nodes answer (findings.c goes on from there). */
 #include "redlock.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static void look_put(struct ballot *ballot, struct vote *vote)
     put_side(vote, "shares");
 }
 
-/* Nothing, or {remaining, value, now}: a grant has it there; with a list of holders, if they share it. */
+/* The reply is nothing, or {remaining, value, now} if a grant has the lock there; with a list of holders, if it is shared. */
 static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     (void)vote;
@@ -37,7 +37,7 @@ static bool is_decided(struct ballot *ballot, bool over)
     struct driver *driver = ballot->driver;
     unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_ABSENT];
     const struct seen *best = tally_best(&ballot->tally);
-    /* each of those who share it has nodes of its own, so all are waited for */
+    /* each shared holder has nodes of its own, so all answers are needed */
     bool known = (best != NULL && best->nodes >= driver->quorum && !best->shared) ||
                  ballot->counts[VOTE_ABSENT] >= driver->quorum;
     if (!known && !over)
@@ -51,7 +51,7 @@ static bool is_decided(struct ballot *ballot, bool over)
     return false;
 }
 
-/* A minority of the nodes may still have the value of a lock that nobody holds. The answer leaves it out. */
+/* A minority of the nodes may still have the value of a lock that nobody holds. The answer omits it. */
 static void look_forget_holder(mortise_info *info)
 {
     mortise_info nobody = {.size = info->size};
@@ -64,7 +64,7 @@ static void name_info(const mortise_op *op, mortise_info *info)
     text_copy(info->name, sizeof(info->name), op->name, op->name_len);
 }
 
-/* The first of those who share it describes the lock; each is told to whoever asked for them. */
+/* The first shared holder describes the lock. Each one is reported if the op asked for all. */
 static void tell_holders(struct ballot *ballot)
 {
     struct driver *driver = ballot->driver;
@@ -197,7 +197,7 @@ static void ping_put(struct ballot *ballot, struct vote *vote)
 {
     struct link *link = &vote->node->link;
     (void)ballot;
-    link_command(link, 3); /* a script: whether those are permitted, too */
+    link_command(link, 3); /* a script, to see whether scripts are permitted */
     link_text(link, "EVAL");
     link_text(link, "return 1");
     link_number(link, 0);
@@ -211,7 +211,7 @@ static enum vote_state ping_take(struct ballot *ballot, struct vote *vote, redis
     return VOTE_YES;
 }
 
-/* Why each node that did not answer did not, as far as there is room. */
+/* Writes why each silent node did not answer, as far as there is room. */
 static void say_silent(const struct ballot *ballot, char *text, size_t size)
 {
     size_t used = strlen(text);
@@ -230,7 +230,7 @@ static void say_silent(const struct ballot *ballot, char *text, size_t size)
     }
 }
 
-/* When the nodes that were just started will vote, if that makes a quorum. */
+/* Writes when the freshly started nodes will vote, if that makes a quorum. */
 static void say_votes(const struct driver *driver, unsigned answered, char *text, size_t size)
 {
     int64_t ms = nodes_vote_in_ms(driver);

@@ -1,5 +1,5 @@
 /* list.c - all held locks under a prefix: each node is asked for its locks, page after page (list.lua), and the locks that
- * one grant has on a quorum are emitted. The answer is what was held during the listing, not at one instant.
+ * one grant has on a quorum are emitted. The answer shows the locks that were held during the listing, not at one instant.
  *
  * A scan that has no op any more (canceled, failed) ends with its next answer; the last scan frees the list. */
 #include "redlock.h"
@@ -11,10 +11,10 @@
 /* A key that a node has. */
 struct found {
     UT_hash_handle hh;
-    bool named[NODES_MAX]; /* by these nodes: SCAN may name a key twice */
+    bool named[NODES_MAX]; /* by which nodes: SCAN may name a key twice */
     struct tally tally;
     struct holders holders;
-    unsigned unread; /* nodes that say that it is shared, but not by whom */
+    unsigned unread; /* nodes that say it is shared, but not by whom */
     mortise_info info;
     size_t name_len;
     char name[];
@@ -34,7 +34,7 @@ struct list {
     mortise_op *op;             /* NULL: canceled, or failed */
     unsigned running, complete; /* scans; list_start counts as one that runs */
     struct link_fault why;      /* of scans that failed: fault_keep() */
-    unsigned refusing;          /* nodes, a bit each, that answered with an error that lasts */
+    unsigned refusing;          /* a bit for each node that answered with a lasting error */
     struct found *found;
     struct scan scans[];
 };
@@ -87,7 +87,7 @@ static void finish(struct list *list)
     op_complete(driver, list->op, MORTISE_OK);
 }
 
-/* A scan, or list_start. */
+/* A scan, or list_start(), has ended. */
 static void list_ended(struct list *list)
 {
     struct found *found, *next;
@@ -105,7 +105,7 @@ static void list_ended(struct list *list)
 
 /* ---- a page ------------------------------------------------------------------------------------------------------- */
 
-/* NULL without memory. */
+/* NULL: no memory. */
 static struct found *find(struct list *list, const redisReply *key)
 {
     struct found *found;
@@ -124,7 +124,7 @@ static struct found *find(struct list *list, const redisReply *key)
     return NULL;
 }
 
-/* A marker without its holders: a key beside it is of another type. */
+/* Whether it is a marker without its holders, because a key beside it has another type. */
 static bool is_unread(const redisReply *holder)
 {
     return holder->elements == 4 && holder->element[3]->type == REDIS_REPLY_NIL;

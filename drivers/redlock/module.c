@@ -1,8 +1,8 @@
 /* module.c - the Redlock driver as a module: its table, its options, how an instance is opened, turned and closed.
  *
- * A client has one connection to each of N independent masters for all its requests, and a second one while a caller
- * waits. redlock.h says which file does what; protocol.md has the requests to a node, their replies, and what the
- * client may believe afterwards. */
+ * A client has one connection to each of N independent masters for all its requests, and a second one for
+ * notifications while a caller waits. redlock.h says which file does what; protocol.md has the requests to a node,
+ * their replies, and what the client may believe afterwards. */
 #include "redlock.h"
 
 #include "../lib/redis/settings.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define IDLE_NS                                                                                    \
-    (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
+    (INT64_C(10000) * NS_PER_MS) /* after so long without ops, dead nodes are left alone */
 
 #define DURATION(word, preset, least_ms, most_ms, text)                                            \
     {                                                                                              \
@@ -133,7 +133,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         settings->tls_key = values[OPTION_TLS_KEY].text;
         settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
         settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
-        /* otherwise a connection ends before its node is given up, and no undo can follow the vote on it */
+        /* otherwise a connection would end before its node is given up, and no undo could follow the vote on it */
         if (settings->command_timeout_ms < 2 * values[OPTION_NODE_TIMEOUT].number)
             settings->command_timeout_ms = 2 * values[OPTION_NODE_TIMEOUT].number;
         settings_name_client(settings, note);
@@ -170,7 +170,7 @@ static const struct node_events node_events = {.up = node_up, .down = node_down}
 
 /* ---- the slots ----------------------------------------------------------------------------------------------- */
 
-/* Connects nowhere yet: the first op does. */
+/* Does not connect yet; the first op does. */
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
@@ -268,7 +268,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
 {
     struct driver *driver = ctx;
     struct pollfd fds[2 * NODES_MAX];
-    if (n == 0) { /* by time: nobody may have polled for a while */
+    if (n == 0) { /* called because of a due time: nobody may have polled for a while */
         int64_t due_ns = MORTISE_NEVER;
         n = nodes_interest(driver, fds, 2 * NODES_MAX, &due_ns);
         if (poll(fds, (nfds_t)n, 0) < 0)

@@ -1,11 +1,11 @@
-/* node.c - the nodes: when they are connected to, whether one can be asked now, and whether its vote counts. */
+/* node.c - the nodes: when the driver connects to them, whether a node can be asked now, and whether its vote counts. */
 #include "redlock.h"
 
 #define SLOW_PARTS 8 /* of node_timeout */
 #define BEHIND_CALLS 1000
 #define LOOK_NS                                                                                    \
     (INT64_C(10) *                                                                                 \
-     NS_PER_MS) /* how often connections in the making are looked at if nobody polls */
+     NS_PER_MS) /* how often connections in the making are checked if nobody polls */
 
 void sort_numbers(int64_t *numbers, unsigned count)
 {
@@ -27,8 +27,8 @@ static void guard_for(struct node *node, int64_t ms)
         node->guarded_until_ns = until_ns;
 }
 
-/* The server rounds its age to seconds, and its clock may have been set. If this client knew the former process, it
- * uses its own clock, too. A server that does not tell its age is taken for fresh. */
+/* The server rounds its age to seconds, and its clock may have been set. So if this client knew the former process,
+ * it uses its own clock, too. A server that does not report its age counts as just started. */
 static void look_at_age(struct node *node)
 {
     const struct driver *driver = node->driver;
@@ -51,7 +51,7 @@ bool node_counts(const struct node *node, int64_t now_ns)
 
 /* ---- up and down ---------------------------------------------------------------------------------------------- */
 
-/* One server has one vote, by however many names it is in the list. */
+/* A server has only one vote, even if it is in the list by several names. */
 static void look_for_twin(struct node *node)
 {
     struct driver *driver = node->driver;
@@ -69,7 +69,7 @@ static void look_for_twin(struct node *node)
     }
 }
 
-/* A twin may be one no more: its name leads to another server now, or to none. */
+/* A node may be a twin no longer: its name may lead to another server now, or to none. */
 static void look_at_twins(struct driver *driver)
 {
     for (unsigned i = 0; i < driver->count; i++)
@@ -124,7 +124,7 @@ void nodes_want(struct driver *driver)
 
 /* ---- what can be asked ------------------------------------------------------------------------------------------ */
 
-/* Since when an answer is outstanding, and nothing came. */
+/* Since when an answer has been outstanding without any input. */
 static int64_t silent_since_ns(const struct node *node)
 {
     const struct link *link = &node->link;
@@ -150,7 +150,7 @@ int64_t node_pace_due_ns(const struct node *node)
     return since_ns + (node->pace == PACE_SLOW ? timeout_ns : timeout_ns / SLOW_PARTS);
 }
 
-/* It answers more slowly than it is asked, so that it is never silent. */
+/* Whether the node answers more slowly than it is asked, but is never silent. */
 static bool is_behind(const struct node *node, int64_t now_ns)
 {
     const struct link *link = &node->link;
@@ -261,8 +261,8 @@ static bool is_being_made(const struct link *link)
     return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
 }
 
-/* If no op is outstanding, nobody polls. So connections in the making are looked at by time, and late nodes, which
- * would otherwise stay late after they have answered. */
+/* If no op is outstanding, nobody polls. So a timer checks connections in the making, and late nodes, which would
+ * otherwise stay late after they have answered. */
 size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,
                       int64_t *due_ns)
 {

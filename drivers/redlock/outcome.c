@@ -32,7 +32,7 @@ void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, u
     if (final && (why == NULL || !fault_lasts(why)))
         why = refusal;
     const char *problem = why != NULL ? why->text : nodes_problem(driver);
-    /* an error that will not go away is reported as such, unless the nodes without it can be enough again */
+    /* a lasting error is reported as such, unless the nodes without it can form a quorum again */
     if (final && status == MORTISE_UNREACHABLE)
         status = MORTISE_BACKEND;
     snprintf(text, sizeof(text), "%u of %u nodes, and %u are needed; %s", answered, driver->count,

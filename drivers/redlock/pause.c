@@ -1,11 +1,12 @@
-/* pause.c - contenders that have split the votes pause, each for a random time: who comes first then has a quorum before the others
- * ask. For that the times must differ by about as much as a vote takes on its way, so they are measured by that, and doubled each
- * round, because nobody knows how many contend. Where a vote takes up to some milliseconds, the first pause is of one or two. A
- * caller that must not wait does not pause for longer than that anywhere: it asks a few times, and is refused. */
+/* pause.c - contenders that have split the votes pause, each for a random time, so that the first one to ask again has a quorum
+ * before the others ask. For that, the times must differ by about as much as a vote takes. So the pauses are multiples of that
+ * time, and are doubled each round, because nobody knows how many contend. If a vote takes up to some milliseconds, the first
+ * pause is of one or two. A caller that must not wait never pauses for longer than that: it asks a few times, and is
+ * refused. */
 #include "redlock.h"
 
-#define PAUSE_NS NS_PER_MS /* half of the first pause at most */
-#define PAUSE_TRIPS 4      /* or a trip by this, if that is more */
+#define PAUSE_NS NS_PER_MS /* half of the longest first pause */
+#define PAUSE_TRIPS 4      /* or a trip divided by this, if that is more */
 #define PAUSE_MAX_NS (INT64_C(1000) * NS_PER_MS)
 #define SPREAD_MAX_NS (INT64_C(32) * NS_PER_MS)
 

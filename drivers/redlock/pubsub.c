@@ -1,21 +1,22 @@
-/* pubsub.c - the second connection of each node, for subscriptions: opened when a caller first waits. It notifies the core
- * of releases, so that waiters try again.
+/* pubsub.c - the second connection of each node, for subscriptions: opened when a caller first waits. It reports releases to
+ * the core, so that waiters try again.
  *
- * A subscription is in force when q nodes have confirmed it: each grant has keys on q nodes, so no release can be missed
- * then. This moment is news, too, because a release before it was not heard.
+ * A subscription is in force when q nodes have confirmed it. Each grant has keys on q nodes, so from then on no release can be
+ * missed. That moment counts as news, too, because an earlier release was not heard.
  *
- * Each SUBSCRIBE and UNSUBSCRIBE has one reply, in order. A name that is no longer watched, and watched again, has two
- * SUBSCRIBE on their way; the reply to the first does not put the second in force. So replies are counted.
+ * Each SUBSCRIBE and UNSUBSCRIBE has one reply, in order. If a name is unwatched and watched again, two SUBSCRIBE are on their
+ * way, and the reply to the first does not put the second in force. So the driver counts replies.
  *
- * If so few nodes can be connected to once more, or answer there, that no subscription can be in force, while a quorum works
- * otherwise, waiters ask every `retry` instead, until enough answer: the nodes have no room for another client, this process no
- * descriptor, or something between allows one connection only. Attempts go on with the links' backoff.
+ * A second connection may be impossible, or get no answers, on so many nodes that no subscription can be in force, although a
+ * quorum works otherwise: the nodes have no room for another client, this process has no descriptor, or something between
+ * allows only one connection. Then waiters ask every `retry` instead, until enough nodes answer. Attempts go on with the links'
+ * backoff.
  *
  * An undo publishes in every node where a caller was refused: that caller's vote request, or its own undo, left a mark
  * on the lock (undo.lua). A node that lost the mark with its data publishes nothing; the others do.
  *
- * The nodes publish one after the other, as the undos arrive. A waiter that tried at the first message would find the
- * other nodes still taken. So a watched name collects the messages of one release:
+ * The nodes publish one after another, as the undos arrive. A waiter that tried at the first message would find the other nodes
+ * still taken. So each watched name collects the messages of one release:
  *
  *   RELEASE_NONE      no release is being collected
  *   RELEASE_PARTIAL   fewer than q nodes have announced it: the core is notified after STRAGGLER_NS, and again when q have
@@ -28,41 +29,42 @@
  *   another node's, the q-th                            -         COMPLETE                   -
  *   another node's, after that                          -         -                          COMPLETE
  *
- * An incomplete release may be none: with a node that does not count for a while (node.h), a try may fail before it has seen
- * who has the lock. Then the nodes where the holder has no vote announce its undo. Each waiter that tries then, in vain, would
- * call the others in the same way, without end. So if q nodes name the same holder after such a message as they did the last
- * time, there was no release, and the next one has to wait twice as long; until they name another one.
+ * An incomplete release may be no release at all. If a node does not count for a while (node.h), a try may fail before it has
+ * seen who has the lock. Then the nodes where the holder has no vote announce that try's undo. Each waiter that then tries in
+ * vain would wake the others in the same way, without end. So if after such a message q nodes name the same holder as the last
+ * time, there was no release, and the driver waits twice as long for the next incomplete one, until the nodes name another
+ * holder.
  *
- * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
- * that the lock had. A waiter that has heard fewer lets that one go first, a step of time for each release. Without this
- * the waiter that hears first would have all votes before the others ask, each time. If tries were split lately, every
- * waiter also waits for a random time.
+ * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark that the
+ * lock had. A waiter that has heard fewer releases lets that one go first, by a step of time for each release. Without this,
+ * the waiter that hears first would always have all votes before the others ask. If tries were split lately, every waiter also
+ * waits for a random time.
  *
- * A waiter that waits for its turn asks nothing, so it leaves no mark either. The vote of a client that had to wait
- * brings one along: the number of releases that it has heard, less one, which is what the next in turn has heard. So
- * the release is announced, and says whose turn it is. If the next release comes before a waiter's turn, it has heard
- * one more, and its turn is counted anew. If none comes (the one before it is dead, or keeps the lock), it asks.
+ * A waiter that waits for its turn sends no requests, so it leaves no mark either. Therefore the vote of a client that had to
+ * wait brings a mark along: the number of releases that it has heard, less one, because the next in turn has heard that many.
+ * So the release is announced, and shows whose turn it is. If the next release comes before a waiter's turn, the waiter has
+ * heard one more, and its turn is counted anew. If none comes (the waiter before it is dead, or keeps the lock), it asks.
  *
- * This client's own callers: as long as it has the lock, or has just given it back, the next of them asks nothing
- * (quiet_until_ns), and waits for the message as every other waiter does. If that does not come, it is notified by time:
+ * This client's own callers: as long as this client has the lock, or has just released it, the next caller sends no request
+ * (quiet_until_ns), and waits for the message as every other waiter does. If no message comes, a timer notifies the caller:
  * OWN_RELEASE_NS after the release, or when the grant would have ended. */
 #include "redlock.h"
 
 #define STRAGGLER_NS                                                                               \
-    (INT64_C(3) * NS_PER_MS)                 /* how long the other nodes' messages are waited for */
-#define ALARMS_MAX 5                         /* doubles it so many times at most */
+    (INT64_C(3) * NS_PER_MS)                 /* how long to wait for the other nodes' messages */
+#define ALARMS_MAX 5                         /* how often that may double at most */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
-#define STEP_TRIPS 4 /* a step is as long as a release, its messages and a vote take */
-#define STEPS_MAX 8  /* how many steps a waiter lets others go first */
-#define OWN_RELEASE_NS (INT64_C(20) * NS_PER_MS) /* its own release is heard within this */
+#define STEP_TRIPS 4 /* a step lasts as long as a release, its messages and a vote */
+#define STEPS_MAX 8  /* for how many steps a waiter lets others go first */
+#define OWN_RELEASE_NS (INT64_C(20) * NS_PER_MS) /* a client's own release is heard within this */
 
 enum release_state { RELEASE_NONE, RELEASE_PARTIAL, RELEASE_COMPLETE };
 
-/* A node's part in a watched name. */
+/* The state of a name's subscription at one node. */
 enum subscription {
     SUBSCRIPTION_NONE,
     SUBSCRIPTION_IN_FORCE, /* confirmed */
-    SUBSCRIPTION_BROKEN    /* it was, and its connection broke */
+    SUBSCRIPTION_BROKEN    /* it was in force, and the connection broke */
 };
 
 struct watched {
@@ -72,14 +74,14 @@ struct watched {
     bool heard[NODES_MAX];                  /* which nodes have announced this release */
     enum release_state release;
     int64_t began_ns;   /* the first message of this release */
-    char mark;          /* the largest that its messages brought */
+    char mark;          /* the largest mark in its messages */
     unsigned vain;      /* releases heard since it had the lock, or began to wait */
-    unsigned alarms;    /* incomplete releases that were none, ALARMS_MAX at most */
-    bool tells;         /* an incomplete release was heard, and no try has followed it */
-    struct seen holder; /* that q nodes named last */
+    unsigned alarms;    /* incomplete releases that were no release, ALARMS_MAX at most */
+    bool tells;         /* an incomplete release was heard, and no try has followed yet */
+    struct seen holder; /* the holder that q nodes last named */
     int64_t due_ns;     /* when the core is notified */
-    /* This client has the lock, or has just released it: its next caller asks nothing until then, or until the core is
-     * notified. */
+    /* This client has the lock, or has just released it: its next caller sends no request until then, or until the
+     * core is notified. */
     int64_t quiet_until_ns;
     int64_t held_since_ns; /* this client has had the lock since; 0: it has not */
 };
@@ -160,7 +162,7 @@ char pubsub_mark(struct driver *driver, const char *name, size_t name_len)
     return watched != NULL ? mark_at(watched->vain) : MARK;
 }
 
-/* The one that waits longest has heard one release less than this client, and will have heard as many after this one's. */
+/* The longest waiter has heard one release less than this client. After this client's release, it will have heard as many. */
 char pubsub_vote_mark(struct driver *driver, const char *name, size_t name_len)
 {
     const struct watched *watched = find_name(driver, name, name_len);
@@ -184,9 +186,9 @@ static void notify_by(struct driver *driver, struct watched *watched, int64_t du
         notify_at(driver, watched, due_ns);
 }
 
-/* How long it lets waiters go first that have heard more releases in vain; and a random time, if tries were split
- * lately. The mark that it left on the lock itself is of before this release. A mark counts no further than MARKS: who
- * has heard more is one of the next, and waits for nobody. */
+/* How long this client lets waiters go first that have heard more releases in vain; plus a random time, if tries were
+ * split lately. The mark that it left on the lock itself dates from before this release. A mark counts only up to
+ * MARKS: a waiter that has heard more is one of the next, and waits for nobody. */
 static int64_t turn_ns(struct driver *driver, const struct watched *watched)
 {
     int64_t step_ns = STEP_TRIPS * clock_quorum_trip_ns(driver),
@@ -238,7 +240,7 @@ static void heard(struct driver *driver, struct watched *watched, unsigned node,
 
 /* ---- this client's own holds --------------------------------------------------------------------------------- */
 
-/* This client's other callers begin anew. */
+/* This client's other callers begin to count anew. */
 void pubsub_granted(struct driver *driver, const char *name, size_t name_len, int64_t until_ns)
 {
     struct watched *watched = find_name(driver, name, name_len);
@@ -249,7 +251,7 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len, in
     watched->held_since_ns = now_of(driver);
 }
 
-/* After an incomplete release, and by the same holder as before: it was none. */
+/* If the same holder as before refuses it after an incomplete release, there was no release. */
 void pubsub_refused(struct driver *driver, const char *name, size_t name_len,
                     const struct seen *holder)
 {
@@ -266,7 +268,7 @@ void pubsub_refused(struct driver *driver, const char *name, size_t name_len,
     watched->holder = *holder;
 }
 
-/* If the lock had no mark, no message comes: then the core is notified by time. */
+/* If the lock had no mark, no message comes. Then a timer notifies the core. */
 void pubsub_released(struct driver *driver, const char *name, size_t name_len)
 {
     struct watched *watched = find_name(driver, name, name_len);
@@ -308,7 +310,7 @@ int64_t pubsub_quiet_until_ns(struct driver *driver, const char *name, size_t na
     return pubsub_hears(driver, name, name_len) ? watched->quiet_until_ns : 0;
 }
 
-/* No node is asked, so no node says it. */
+/* No node is asked, so the holder is described from memory. */
 void pubsub_tell_holder(struct driver *driver, const mortise_op *op)
 {
     const struct watched *watched = find_name(driver, op->name, op->name_len);
@@ -322,7 +324,7 @@ void pubsub_tell_holder(struct driver *driver, const mortise_op *op)
 
 /* ---- subscriptions --------------------------------------------------------------------------------------------- */
 
-/* If the subscription was broken, or is in force only now, a release before this was not heard. */
+/* If the subscription was broken, or is in force only now, an earlier release was not heard. */
 static void confirmed(struct driver *driver, struct watched *watched, unsigned node)
 {
     bool was_short = count_in_force(driver, watched) < driver->quorum;
@@ -369,7 +371,7 @@ static unsigned count_answering(const struct driver *driver)
     return n;
 }
 
-/* Waiters ask again, and get the shorter hint. */
+/* Makes waiters ask again, so that they get the shorter hint. */
 static void tried_in_vain(struct driver *driver, const struct link_fault *fault)
 {
     if (count_answering(driver) >= driver->quorum || nodes_usable(driver) < driver->quorum)
@@ -384,7 +386,7 @@ static void count_answer(struct node *node)
     link_awaits(&node->news, node->news_answered < node->news_asked);
 }
 
-/* By an answer that does not end the connection. */
+/* Called for an answer that does not end the connection. */
 static void look_whether_heard(struct driver *driver)
 {
     if (count_answering(driver) >= driver->quorum)
@@ -415,7 +417,7 @@ static void refused(struct node *node, const redisReply *reply)
         link_reject(&node->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
-    look_whether_heard(driver); /* what is refused is polled for in any case */
+    look_whether_heard(driver); /* waiters poll for a refused channel in any case */
     if (driver->deaf)
         return;
     driver->deaf = true;

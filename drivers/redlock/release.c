@@ -1,9 +1,9 @@
 /* release.c - RELEASE: an undo on every node that may have something of the grant.
  *
- * The answer is decided by evidence, node by node:
+ * The answers of the nodes, one by one, decide the result:
  *
  *   found     the node had the grant, and has deleted it
- *   gone      it had it when it was last asked, and has it no more (expired, restarted)
+ *   gone it had the grant when it was last asked, and has it no more (expired, restarted)
  *   no        it does not have it
  *   silent    no answer yet, or none at all
  *   certain   (besides) nothing of the grant is there, and no request can bring it back: TRACE_NONE
@@ -20,7 +20,7 @@
 
 struct evidence {
     unsigned found, gone, certain, silent_had;
-    bool waits; /* a silent node may answer in a moment */
+    bool waits; /* a silent node may still answer soon */
 };
 
 static struct evidence weigh(const struct ballot *ballot)
@@ -90,12 +90,12 @@ void release_start(struct driver *driver, mortise_op *op)
         return;
     }
     claim->shared |= (op->flags & MORTISE_OP_DOWNGRADE) != 0;
-    /* Another client's: it may be on each node, and come late to one that was asked already. */
+    /* Another client's grant may be on each node, and may still arrive at a node that was asked already. */
     bool dead = (op->flags & MORTISE_OP_DEAD) != 0;
     for (unsigned i = 0; (!known || dead) && i < driver->count; i++)
         if (dead ||
             link_is_up(&driver->nodes[i]
-                            .link)) /* as far as we know nothing is there: a look does no harm */
+                            .link)) /* nothing is known to be there: to look does no harm */
             claim_note(claim, i, TRACE_ASKED);
     courtesy_released(driver, op->name, op->name_len);
     pubsub_released(driver, op->name, op->name_len);
@@ -105,7 +105,7 @@ void release_start(struct driver *driver, mortise_op *op)
 
 /* ---- break -------------------------------------------------------------------------------------------------------- */
 
-/* In either mode: a downgrade may have reached any of the nodes, also those that have not answered yet. */
+/* Releases in either mode, because a downgrade may have reached any of the nodes, even those that have not answered yet. */
 void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant)
 {
     struct claim *claim = claim_new_foreign(op);

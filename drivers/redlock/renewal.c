@@ -1,6 +1,6 @@
 /* renewal.c - RENEW, and the repair of votes that nodes have lost.
  *
- *   q nodes extended it               OK; a node that has lost it, and only then, gets it back (repair.lua)
+ *   q nodes extended it OK; only then, a node that has lost it gets it back (repair.lua)
  *   more than N - q do not have it    NOTOWNER if another has it, else LOST; what is left is undone
  *   neither, and no more answers      UNREACHABLE: the core asks again
  *
@@ -49,8 +49,9 @@ static enum vote_state repair_take(struct ballot *ballot, struct vote *vote, red
 static const struct ballot_kind repairing = {
     .put = repair_put, .take = repair_take, .effect = EFFECT_VOTE};
 
-/* The renewal has won: the node gets the lock back for as long as the others have it, unless the claim is ending. One
- * that is on the way then is executed before the undo. Without memory the next renewal repairs it. */
+/* The renewal has won: the node gets the lock back for as long as the others have it, unless the claim is ending. A
+ * repair that is already on its way is executed before the undo. Without memory, the next renewal repairs the
+ * vote. */
 static void repair(struct ballot *renewal, const struct vote *vote)
 {
     struct driver *driver = renewal->driver;
@@ -71,7 +72,7 @@ static void repair(struct ballot *renewal, const struct vote *vote)
 
 /* ---- renew ------------------------------------------------------------------------------------------------------------ */
 
-/* One digit: 2 renewed, 1 another has the lock, 0 it is not there, 3 the node refuses to tell. */
+/* The reply is one digit: 2 renewed, 1 another has the lock, 0 it is not there, 3 the node refuses to say. */
 static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     char answer = reply->type == REDIS_REPLY_STRING && reply->len == 1 ? reply->str[0] : '?';
@@ -103,7 +104,7 @@ static void renew_won(struct ballot *ballot)
     op_complete(driver, op, MORTISE_OK);
 }
 
-/* The grant cannot have a quorum again: what is left of it must not be in others' way. */
+/* The grant cannot have a quorum again. Its remaining votes must not block others. */
 static void renew_lost(struct ballot *ballot)
 {
     struct driver *driver = ballot->driver;
@@ -115,8 +116,9 @@ static void renew_lost(struct ballot *ballot)
                     ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
 }
 
-/* A downgrade that reached a node may have been executed there, unless that answered with an error (downgrade.lua). If all did
- * so for good, the claim is exclusive as before: a refusal, however few they are. */
+/* A downgrade that reached a node may have been executed there, unless the node answered with an error (downgrade.lua). If all
+ * asked nodes answered with a lasting error, the claim is exclusive as before. That counts as a refusal, however few nodes
+ * they are. */
 static mortise_status renew_unknown(const struct ballot *ballot)
 {
     struct claim *claim = ballot->claim;
@@ -138,7 +140,7 @@ static void renew_look(struct ballot *ballot, bool over)
     bool lost = ballot_no(ballot) > driver->count - driver->quorum;
     if (!won && !lost && !over)
         return;
-    /* a canceled renewal may have been canceled for a release: it repairs nothing */
+    /* a release may have canceled the renewal, so a canceled one repairs nothing */
     ballot_decide(ballot, won && ballot->op != NULL ? BALLOT_WON : BALLOT_CLOSED);
     if (ballot->state == BALLOT_WON)
         renew_won(ballot);
@@ -153,9 +155,10 @@ static const struct ballot_kind renewing = {.take = renew_take, .look = renew_lo
 
 /* ---- downgrade -------------------------------------------------------------------------------------------------------- */
 
-/* As a renewal that also makes the claim shared. If fewer than q nodes did it, nobody knows what the claim is: the core asks
- * again, and all renewals carry the request on (renew_shared.lua). Nobody may count on the lock being exclusive from the
- * first request on: a reader may have the votes of nodes that were downgraded, and of others that never had the claim. */
+/* A downgrade is a renewal that also makes the claim shared. If fewer than q nodes did it, the claim's mode is unknown: the
+ * core asks again, and all renewals repeat the request (renew_shared.lua). From the first request on, nobody may count on
+ * the lock being exclusive, because a reader may have the votes of nodes that were downgraded, and of others that never had
+ * the claim. */
 static void downgrade_put(struct ballot *ballot, struct vote *vote)
 {
     ballot_script(vote, SCRIPT_DOWNGRADE, 4, 3);
@@ -194,7 +197,7 @@ static void bundle_send(struct bundle *bundle)
     link_call_end(link, &bundle->call, 1);
 }
 
-/* A digit for each grant. Anything else (an error, nonsense) is the answer for all of them. */
+/* The reply has a digit for each grant. Any other reply (an error, nonsense) counts as the answer for all of them. */
 static void bundle_replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct bundle *bundle = (struct bundle *)call;
@@ -202,7 +205,7 @@ static void bundle_replied(struct link_call *call, unsigned index, redisReply *r
     (void)index;
     if (script_is_unknown(reply, bundle->by_text) && link_is_up(&bundle->node->link)) {
         bundle->node->known[bundle->script] = false;
-        bundle_send(bundle); /* if an undo or a new round came before it, it changes nothing */
+        bundle_send(bundle); /* behind an undo or a new round, it changes nothing */
         return;
     }
     for (unsigned i = 0; i < bundle->count; i++) {
@@ -221,7 +224,7 @@ static void bundle_lost(struct link_call *call, enum link_loss loss, const struc
     free(bundle);
 }
 
-/* Without memory these ballots do without the node. */
+/* Without memory, these ballots do without the node's answer. */
 static void ask_node(struct ballot **ballots, unsigned n, struct node *node, enum script script)
 {
     if (n == 0)
@@ -271,7 +274,8 @@ static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
     return ballot;
 }
 
-/* The exclusive claims first, then the shared ones, then the downgrades; counts[0] and [1]: of the first two. */
+/* Puts the exclusive claims first, then the shared ones, then the downgrades. counts[0] and [1]: the numbers of the first
+ * two. */
 static void sort_by_script(struct ballot **ballots, unsigned n, unsigned counts[2])
 {
     struct ballot *sorted[RENEW_MAX];
@@ -319,7 +323,7 @@ void renew_together(struct driver *driver, mortise_op **ops, unsigned n)
         ballot_begun(ballots[i]);
 }
 
-/* The core repeats a renewal after a pause that grows with the ttl. A caller waits for its downgrade, though. */
+/* The core repeats a renewal after a pause that grows with the ttl. But a caller is waiting for its downgrade. */
 void renewal_node_up(struct driver *driver)
 {
     for (struct claim *claim = driver->claims; claim != NULL; claim = claim->hh.next)

@@ -1,14 +1,14 @@
-/* tally.c - who holds a lock, by what several nodes say. A grant that q nodes name holds it. One that fewer name may be a
- * split vote, or a holder whose other nodes are down.
+/* tally.c - who holds a lock, according to several nodes. A grant that q nodes name holds it. A grant that fewer nodes name
+ * may be a split vote, or a holder whose other nodes are down.
  *
  * But each node answers at its own instant, and the rounds of an acquire share a grant id. So q nodes may name a grant that
- * never had more than one of them: the one in this round, the other in the next. The undo of such a round is announced to
- * nobody. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time (but
- * a repeated request has the nodes' own times: such a holder is looked at every `retry`). A grant
- * that q nodes name with one token has the lock, or its undo is announced (`loud` in acquire.c). */
+ * never had more than one of them at a time: one in this round, another in the next. The undo of such a round is not
+ * announced. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time (but
+ * a repeated request has the nodes' own times: such a holder is looked at every `retry`). A grant that q nodes name with
+ * one token has the lock, or its undo is announced (`loud` in acquire.c). */
 #include "redlock.h"
 
-/* A lock that several share has a grant id of zeros. */
+/* The marker of a shared lock has a grant id of zeros. */
 static bool is_marker(const char *value, size_t length)
 {
     for (size_t i = 0; i < GRANT_HEX; i++)
@@ -40,7 +40,7 @@ static uint64_t token_of(const char *value, size_t length)
     return text_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
 }
 
-/* A marker is of no round: each node has its own time. */
+/* A marker belongs to no round, because each node has its own time. */
 static uint64_t since_of(const struct seen *seen, const char *value, size_t length)
 {
     if (seen->shared || length < VALUE_TOKEN_END + 1 + TOKEN_DIGITS ||
@@ -49,8 +49,8 @@ static uint64_t since_of(const struct seen *seen, const char *value, size_t leng
     return text_number(value + VALUE_TOKEN_END + 1, TOKEN_DIGITS);
 }
 
-/* Of a holder, the largest token, or, without tokens, the earliest time is that of the round that got it the lock: votes that
- * did not take the token have none, and a vote that was repaired has a later time. */
+/* The holder's largest token, or, without tokens, its earliest time, is that of the round that got the lock: votes that did
+ * not take the token have none, and a repaired vote has a later time. */
 static void count(struct seen *seen, uint64_t token, uint64_t since)
 {
     bool alike = token == seen->token && (token > 0 || since == seen->since);
@@ -71,7 +71,7 @@ static bool is_holder(const redisReply *reply)
            reply->element[2]->type == REDIS_REPLY_STRING;
 }
 
-/* One of those who share the lock, and how many there are. */
+/* Describes one of the shared holders, and says how many there are. */
 static void describe_shared(const redisReply *reply, mortise_info *info)
 {
     bool tells = reply->elements == 5 && reply->element[3]->type == REDIS_REPLY_INTEGER &&

@@ -1,12 +1,12 @@
-/* undo.c - takes a claim off the nodes: now, by timer where that failed, and when a node is back. undo.lua deletes the
- * lock where it is this grant's, and wakes the waiters if the claim is loud. Nothing is forgotten before each node has
+/* undo.c - removes a claim from the nodes: now, by a timer if that failed, and when a node is back. undo.lua deletes
+ * the lock if it is this grant's, and wakes the waiters if the claim is loud. The claim is kept until each node has
  * answered, or max_ttl has passed: see claim.h. */
 #include "redlock.h"
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
 
-/* Whether the node announces the release (undo.lua). If the vote brought a mark along, the mark does not say that others
- * wait; who hears the release does. */
+/* Whether the node announces the release (undo.lua). If the vote brought a mark along, the mark does not show whether
+ * others wait. Then the number of clients that hear the release shows it. */
 static const char *telling(const struct ballot *ballot, const struct vote *vote)
 {
     const struct claim *claim = ballot->claim;
@@ -17,7 +17,7 @@ static const char *telling(const struct ballot *ballot, const struct vote *vote)
     return pubsub_listens(vote->node, claim->name, claim->name_len) ? "3" : "2";
 }
 
-/* undo.lua is for a claim that is exclusive for sure, and for a caller that does not ask who else is there. */
+/* undo.lua is for a claim that is certainly exclusive, and for a caller that does not ask for other holders. */
 void undo_put(struct ballot *ballot, struct vote *vote)
 {
     static const char *const undoers[] = {[UNDOER_NOBODY] = "-",
@@ -41,7 +41,7 @@ void undo_put(struct ballot *ballot, struct vote *vote)
         link_text(link, undoers[ballot->undoer]);
 }
 
-/* 2 deleted, 3 and waiters are woken; 0 absent; else the holder. */
+/* The reply: 2 deleted, 3 deleted and waiters are woken; 0 absent; else the holder. */
 enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer >= 2, other = false;
@@ -57,7 +57,7 @@ enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *
 static const struct ballot_kind undoing = {
     .put = undo_put, .take = undo_take, .effect = EFFECT_UNDO};
 
-/* Nothing was asked for there: nothing is there. A late node is not waited for. */
+/* If nothing was asked for at the node, nothing is there. The undo does not wait for a late node. */
 static void undo_node(struct ballot *ballot, unsigned i)
 {
     const struct node *node = &ballot->driver->nodes[i];
@@ -126,7 +126,7 @@ void undo_node_up(struct driver *driver, const struct node *node)
     }
 }
 
-/* True: a node may have something of it and can answer, so somebody must turn the driver. */
+/* True: a node that can answer may have something of the claim, so somebody must turn the driver. */
 static bool tick(struct driver *driver, struct claim *claim)
 {
     bool heard = false;

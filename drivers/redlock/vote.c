@@ -1,12 +1,12 @@
-/* vote.c - what an acquire asks of a node, and how the answer is read: for the vote, and to write the token. */
+/* vote.c - the requests of an acquire to a node, for the vote and for writing the token, and how their answers are read. */
 #include "redlock.h"
 
-#define NOW_MAX_US (INT64_C(1) << 60) /* no clock says more: there is room to calculate */
+#define NOW_MAX_US (INT64_C(1) << 60) /* no clock exceeds this: there is room to calculate */
 
 /* ---- the proposal ------------------------------------------------------------------------------------------------ */
 
-/* A grant that holds keeps its token. Else each round has a proposal of its own (tally.c), also where a floor is ahead of the
- * clocks. Without tokens a repeat proposes none, and a first request tells the time. */
+/* A grant that holds already keeps its token. Otherwise each round has a proposal of its own (tally.c), even if a floor is
+ * ahead of the clocks. Without tokens, a repeat proposes nothing, and a first request sends the time. */
 void vote_propose(struct ballot *ballot, const mortise_op *op)
 {
     struct driver *driver = ballot->driver;
@@ -24,7 +24,7 @@ void vote_propose(struct ballot *ballot, const mortise_op *op)
 
 /* ---- the vote --------------------------------------------------------------------------------------------------- */
 
-/* Without tokens: what other clients of this kind send. */
+/* Without tokens: sends what other Redlock clients send. */
 static void put_set(const struct ballot *ballot, struct vote *vote)
 {
     static const char no_token[] = "0000000000000000 ";
@@ -85,7 +85,8 @@ void vote_put(struct ballot *ballot, struct vote *vote)
         link_argument(&vote->node->link, &ballot->claim->mark, 1);
 }
 
-/* The two numbers of a yes whose node did not take the token: one more than the largest that it knew, and its clock. */
+/* Whether the reply is a yes whose node did not take the token. It has two numbers: one more than the largest token that
+ * the node knew, and its clock. */
 static bool is_need(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
@@ -119,7 +120,7 @@ enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *
     return state;
 }
 
-/* Larger than all that the node knew, and not behind its clock, unless that clock is far ahead of the others. */
+/* A token larger than all that the node knew, and not behind its clock, unless that clock is far ahead of the others. */
 static uint64_t need_of(const struct vote *vote)
 {
     uint64_t clock_us = clock_outvoted(vote->ballot->driver, vote->clock_us);

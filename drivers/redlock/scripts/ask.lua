@@ -1,11 +1,11 @@
--- A vote: sets the lock for a grant if it is free; if the grant has it already, extends it. Takes the token that the
--- client proposes if it is larger than all before and not behind the clock, or is the grant's already. Zero is never
--- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, wakes the waiters
--- (see undo). A new lock has a mark from the beginning if its client had to wait for it (pubsub.c).
--- KEYS: lock, token; and the bar, if this client has lately set it (undo_shared): a vote takes it away, and the mark on it.
--- ARGV: grant, ttl (ms), note, proposed token (16 digits), the mark of a new lock (a space: none).
--- 0 another has it. Yes: minus now in us, if the token was taken; else {largest token of before + 1, now}. The client
--- decides how far a token follows `now`: this clock may be wrong.
+-- A vote: sets the lock for a grant if it is free; if the grant has it already, extends it. Takes the token that the client
+-- proposes if it is larger than all before and not behind the clock, or is the grant's already. Zero is never taken. If
+-- another grant has the lock, leaves a mark on it, so that even an immediate release wakes the waiters (see undo). A new
+-- lock has a mark from the beginning if its client had to wait for it (pubsub.c). KEYS: lock, token; and the bar, if this
+-- client has lately set it (undo_shared): a vote removes the bar, and takes over the mark on it. ARGV: grant, ttl (ms),
+-- note, proposed token (16 digits), the mark of a new lock (a space: none). Returns 0 if another grant has it. Yes: minus
+-- now in us, if the token was taken; else {largest token before + 1, now}. The client decides how far a token follows
+-- `now`: this clock may be wrong.
 local held = redis.call('get', KEYS[1])
 if held and string.sub(held, 1, 32) ~= ARGV[1] then
     if string.find(held, '%X') == 33 and string.find(held, '^ %d+ %d+\n', 33) then

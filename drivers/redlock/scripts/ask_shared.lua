@@ -1,8 +1,7 @@
--- A vote for a shared claim: adds it to the holders, unless another has the lock alone, or a waiting writer has set the bar; if it
--- is there already, extends it. The token is as in `ask`. A refused caller leaves its mark on the lock; where only the bar keeps
--- it out, there: the writer takes the mark over (see ask).
--- KEYS: lock, token, holders, shares, bar. ARGV: grant, ttl (ms), note, proposed token (16 digits).
--- 0 refused. Yes: as ask.
+-- A vote for a shared claim: adds it to the holders, unless another grant has the lock exclusively, or a waiting writer has set
+-- the bar. If the claim is there already, extends it. The token is as in `ask`. A refused caller leaves its mark on the lock;
+-- if only the bar keeps it out, on the bar: the writer takes that mark over (see ask). KEYS: lock, token, holders, shares, bar.
+-- ARGV: grant, ttl (ms), note, proposed token (16 digits). Returns 0 if refused. Yes: as ask.
 -- include shared
 local lock, holders, shares, bar, grant, ttl = KEYS[1], KEYS[3], KEYS[4], KEYS[5], ARGV[1], tonumber(ARGV[2])
 local held = call('get', lock)

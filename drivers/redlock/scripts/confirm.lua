@@ -1,5 +1,5 @@
--- Writes the token of a grant, if the lock still is the grant's. Never lowers a token.
--- KEYS: lock, token. ARGV: grant, token (16 digits). 1 written, 0 the lock is not this grant's.
+-- Writes the token of a grant, if the lock is still the grant's. Never lowers a token. KEYS: lock,
+-- token. ARGV: grant, token (16 digits). Returns 1 written, 0 the lock is not this grant's.
 local held = redis.call('getrange', KEYS[1], '0', '48')
 if string.sub(held, 1, 32) ~= ARGV[1] then
     return 0

@@ -1,7 +1,6 @@
--- Writes the token of a shared claim, if it is there still. Other holders may have written theirs since it was proposed: no two
--- have the same, so it must be larger than all.
--- KEYS: lock, token, holders, shares. ARGV: grant, token (16 digits).
--- 1 written, 0 the claim is not there, else minus the smallest that is large enough.
+-- Writes the token of a shared claim, if the claim is still there. Other holders may have written theirs since the token was
+-- proposed. No two holders have the same token, so it must be larger than all. KEYS: lock, token, holders, shares. ARGV: grant,
+-- token (16 digits). Returns 1 written, 0 the claim is not there, else minus the smallest token that is large enough.
 -- include shared
 local now, now_ms = clock()
 local _, share = find(call('get', KEYS[1]), KEYS[3], KEYS[4], ARGV[1], now_ms)

@@ -1,8 +1,7 @@
--- An exclusive lock of this grant becomes shared, with this grant as its only holder, and is renewed. Waiters are told, if there
--- are any: readers may come in, and for half a second no writer bars them. The mark stays for the release.
--- Nothing that can fail follows the write that makes it shared: an error says that it is not shared.
--- KEYS: lock, holders, shares, bar. ARGV: grant, ttl (ms), channel.
--- 2 done, or it was shared already; 1 another has the lock, 0 gone.
+-- An exclusive lock of this grant becomes shared, with this grant as its only holder, and is renewed. Notifies waiters, if
+-- there are any: readers may come in, and for half a second no writer bars them. The mark stays for the release. No command
+-- that can fail follows the write that makes it shared, so an error means that it is not shared. KEYS: lock, holders, shares,
+-- bar. ARGV: grant, ttl (ms), channel. Returns 2 done, or it was shared already; 1 another has the lock, 0 gone.
 -- include shared
 local lock, holders, shares, grant = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local _, now_ms = clock()

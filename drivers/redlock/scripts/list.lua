@@ -1,10 +1,10 @@
--- A page of the locks whose names begin with a prefix, and their holders. If a key beside a lock is of another type, the page says
--- that the lock is shared, but not by whom: an error would hide the other locks.
--- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, holder as in look}, ...}; not told by whom: {remaining ms, marker, "0", nil}
+-- Returns a page of the locks whose names begin with a prefix, and their holders. If a key beside a lock is of another type,
+-- the page says that the lock is shared, but not by whom: an error would hide the other locks. KEYS: none. ARGV: cursor,
+-- prefix. {next cursor, {key, holder as in look}, ...}; not told by whom: {remaining ms, marker, "0", nil}
 -- include look
 local pattern = string.gsub(ARGV[2], '[%*%?%[%]%^\\]', '\\%0') .. '*'
 local page = redis.call('scan', ARGV[1], 'match', pattern, 'count', '500')
--- Four letters with the slot that the name has in a cluster: make_slot_tag() in keys.c explains it.
+-- Four letters that have the name's slot in a cluster: make_slot_tag() in keys.c explains this.
 local flips = {0x1afa, 0x06ed, 0x277b, 0x110c, 0x2a91, 0x39c0, 0x1f63,
                0x277f, 0x1104, 0x2208, 0x1bea, 0x04cd, 0x233b, 0x198c}
 local function slot_tag(name)
@@ -26,7 +26,7 @@ local function slot_tag(name)
     end
     return letter(12) .. letter(8) .. letter(4) .. letter(0)
 end
--- As key_add_side() in keys.c makes them.
+-- The same keys as key_add_side() in keys.c makes.
 local function beside(name, word)
     local open = string.find(name, '{', 1, true)
     local shut = open and string.find(name, '}', open + 1, true)

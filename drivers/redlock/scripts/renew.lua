@@ -1,2 +1,2 @@
--- Extends many votes, each if the node still has it.
+-- Extends each vote of a list that the node still has.
 -- include renew_strings

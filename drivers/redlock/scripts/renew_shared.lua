@@ -1,7 +1,6 @@
--- Extends many shared votes, each if the node still has it. One that is exclusive here was not reached by its downgrade: it
--- becomes shared now.
--- KEYS: for each: lock, holders, shares. ARGV: for each: grant, ttl (ms).
--- For each a digit: 2 renewed, 1 another has the lock, 0 gone, 3 it cannot be told.
+-- Extends each shared vote of a list that the node still has. If a vote is exclusive here, its downgrade has not reached
+-- this node: it becomes shared now. KEYS: for each: lock, holders, shares. ARGV: for each: grant, ttl (ms). Returns a
+-- digit for each: 2 renewed, 1 another has the lock, 0 gone, 3 unknown.
 -- include shared
 local _, now_ms = clock()
 local function renew(lock, holders, shares, grant, ttl)

@@ -1,6 +1,6 @@
 -- Sets a lock again in a node that lost it, for a grant that a quorum has, with its token. It gets a mark, because nobody
 -- knows any more whether a caller was refused (see undo).
--- KEYS: lock, token. ARGV: grant, ttl (ms), token (16 digits), note. 2 done, 1 there is one.
+-- KEYS: lock, token. ARGV: grant, ttl (ms), token (16 digits), note. Returns 2 done, 1 there is a lock already.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local value = string.format('%s+%s %016.0f\n%s', ARGV[1], ARGV[3], now, ARGV[4])

@@ -1,6 +1,7 @@
 -- Adds a shared claim again in a node that lost it, for a grant that a quorum has, with its token. A new marker gets a mark,
 -- because nobody knows any more whether a caller was refused (see undo).
--- KEYS: lock, token, holders, shares. ARGV: grant, ttl (ms), token (16 digits), note. 2 done, 1 another has the lock.
+-- KEYS: lock, token, holders, shares. ARGV: grant, ttl (ms), token (16 digits), note. Returns 2 done, 1 another has the
+-- lock.
 -- include shared
 local held = call('get', KEYS[1])
 if held and not is_marker(held) then

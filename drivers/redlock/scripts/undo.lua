@@ -1,10 +1,9 @@
--- Deletes a lock if it is this grant's, and announces it if ARGV 3 asks for that and the lock has a mark: a character
--- behind the grant that every refused caller leaves. A larger mark has waited for longer; the message is the largest.
--- Compares marks as bytes, because the alphabet's order is the server's locale's. Leaves a mark on another's lock.
+-- Deletes a lock if it is this grant's. Announces that if ARGV 3 asks for it and the lock has a mark: a character behind
+-- the grant that every refused caller leaves. A larger mark means a longer wait; the message is the largest mark.
+-- Compares marks as bytes, because the order of letters depends on the server's locale. Leaves a mark on another's lock.
 -- KEYS: lock. ARGV: grant, channel, whether to tell (0 no; 1 yes; if the vote brought a mark along: 2, or 3 if the client
--- itself listens here), mark.
--- 2 deleted, 3 and announced (of 2 and 3: others than the client itself heard it); 0 not there; else the holder:
--- {remaining ms, value, now in us}.
+-- itself listens here), mark. Returns 2 deleted, 3 deleted and announced (with ARGV 3 = 2 or 3: clients other than this
+-- one heard it); 0 not there; else the holder: {remaining ms, value, now in us}.
 local held = redis.call('getrange', KEYS[1], '0', '32')
 if string.sub(held, 1, 32) == ARGV[1] then
     redis.call('del', KEYS[1])

@@ -1,10 +1,9 @@
--- As undo, for a claim that may be shared, and for votes that are taken back by a caller that was refused. The marker ends with
--- the last holder, and that is announced.
--- KEYS: lock, holders, shares, bar. ARGV: grant, channel, whether to tell (as undo), mark, and who asks: "-" nobody that was
--- refused; "reader"; "writer"; "waiter", a writer that waits, and bars new readers for two seconds if others share the lock, unless
--- that was downgraded a moment ago.
--- 2 deleted, 3 and announced; 0 nobody is in the way; else who is: {remaining ms, value, now in us}; for a lock that is
--- shared, also the number of holders, and one of them as a value.
+-- As undo, for a claim that may be shared, and for votes that a refused caller takes back. The marker is deleted with the last
+-- holder, and that is announced. KEYS: lock, holders, shares, bar. ARGV: grant, channel, whether to tell (as undo), mark, and
+-- who asks: "-" nobody that was refused; "reader"; "writer"; "waiter", a writer that waits, and bars new readers for two
+-- seconds if others share the lock, unless that was downgraded a moment ago. Returns 2 deleted, 3 deleted and announced; 0
+-- nobody is in the way; else who is: {remaining ms, value, now in us}; for a shared lock, also the number of holders, and one
+-- of them as a value.
 -- include shared
 local lock, holders, shares, bar, grant, who = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[5]
 local held = call('get', lock)

@@ -1,5 +1,5 @@
--- Who has a lock: nil, or {remaining ms, value, now in us}; for one that is shared, also a list of its holders: remaining ms and
--- value of each. A key that is no string is no lock.
+-- Returns who has a lock: nil, or {remaining ms, value, now in us}; for a shared lock, also a list of its holders: remaining ms
+-- and value of each. A key that is no string is no lock.
 local function look(lock, holders, shares)
     local held = redis.pcall('get', lock)
     if type(held) ~= 'string' then

@@ -1,10 +1,11 @@
--- A lock that several share. The lock itself is a marker then: a grant id of zeros, which no client has, so everybody takes it
--- for another's. It ends with the holder that lasts longest. Beside it: holders, a sorted set of grants by their end (server
+-- A shared lock. The lock itself is a marker then: a grant id of zeros, which no client has, so everybody takes it for
+-- another's. It expires with the holder that lasts longest. Beside it: holders, a sorted set of grants by their end (server
 -- ms); shares, a hash of grants: "<token, 16 digits> <since, us>\n<note>". Both count only while the marker is there: if the
--- marker is gone, an exclusive grant may have been here since, so whoever makes a marker empties them first.
+-- marker is gone, an exclusive grant may have been here since, so a script that makes a marker empties them first.
 local call, sub = redis.call, string.sub
 local nobody, no_token = string.rep('0', 32), string.rep('0', 16)
--- A bar that lets readers pass: those who waited for a downgrade come before a writer for a moment, which sets no bar then.
+-- A bar that lets readers pass. For a moment after a downgrade, readers that waited for it come before a writer, which sets
+-- no bar then.
 local open_bar = 'o'
 local function is_barred(bar)
     return (call('get', bar) or open_bar) ~= open_bar
@@ -24,13 +25,13 @@ local function leave_mark(lock, held, mark)
         redis.pcall('setrange', lock, '32', mark)
     end
 end
--- Marker and sets last for so long (ms).
+-- Makes marker and sets last for so long (ms).
 local function expire(lock, holders, shares, ttl)
     for _, key in ipairs({lock, holders, shares}) do
         call('pexpire', key, string.format('%.0f', ttl))
     end
 end
--- Removes holders that have ended. The end of the one that lasts longest, or nil.
+-- Removes holders that have ended. Returns the end of the one that lasts longest, or nil.
 local function last_end(holders, shares, now_ms)
     for _, grant in ipairs(call('zrangebyscore', holders, '-inf', now_ms)) do
         call('hdel', shares, grant)
@@ -38,7 +39,7 @@ local function last_end(holders, shares, now_ms)
     end
     return tonumber(call('zrevrange', holders, '0', '0', 'withscores')[2])
 end
--- The end of this grant's claim and its share; or nil.
+-- Returns the end of this grant's claim and its share; or nil.
 local function find(lock_held, holders, shares, grant, now_ms)
     local ends = is_marker(lock_held) and tonumber(call('zscore', holders, grant) or 0) or 0
     local share = ends > now_ms and call('hget', shares, grant)
@@ -46,15 +47,15 @@ local function find(lock_held, holders, shares, grant, now_ms)
         return ends, share
     end
 end
--- A marker is about to be made: whoever was a holder before is none. Only where there is something, because a script that has
--- written may then write into a full memory, too, and that takes no new holders.
+-- A marker is about to be made, so earlier holders are void: deletes them. Only if there are some, because a script that has
+-- written once may go on to write even if the memory is full, and a full node must take no new holders.
 local function empty(holders, shares)
     if call('exists', holders, shares) > 0 then
         call('del', holders, shares)
     end
 end
--- A holder is added (ends: 0), or lasts longer; never shorter. For one that is there, first what a full memory does not refuse: the
--- script may write then.
+-- Adds a holder (ends: 0), or makes it last longer; never shortens. For an existing holder, it begins with a write that a full
+-- memory does not refuse: after it, the script may write.
 local function extend(lock, holders, shares, grant, ends, now_ms, ttl)
     if now_ms + ttl > ends then
         if ends > 0 then
@@ -66,13 +67,14 @@ local function extend(lock, holders, shares, grant, ends, now_ms, ttl)
         expire(lock, holders, shares, ttl)
     end
 end
--- After the sets: if a server refuses one of these commands, there is no marker that nothing ends.
+-- Comes after the sets: if a server refuses one of these commands, no marker is left without an
+-- expiry.
 local function make_marker(lock, mark, since, ttl)
     local marker = nobody .. mark .. no_token .. ' ' .. since .. '\n(shared)\n0\n'
     call('set', lock, marker, 'px', string.format('%.0f', ttl))
 end
--- The lock is exclusive under this grant: it becomes shared, with this grant as its only holder. It is not shortened. The marker is
--- the last step: if a server refuses one of them, the lock is exclusive as before.
+-- Makes the lock, which is exclusive under this grant, shared, with this grant as its only holder. It is not shortened. The
+-- marker is the last step: if a server refuses any step, the lock is exclusive as before.
 local function share_out(lock, holders, shares, grant, held, now_ms, ttl)
     local left = math.max(call('pttl', lock), ttl)
     call('del', holders, shares)
