@@ -214,8 +214,7 @@ bool tally_is_held(const struct driver *driver, const struct seen *best, unsigne
 
 /* Adds the list in a reply of look.lua, if the lock is shared. */
 void holders_add(struct holders *holders, const redisReply *reply);
-/* Keeps those that may hold the lock, if the `unknown` nodes have it, too. Sorts them by token. Returns how many
- * there are. */
+/* Keeps those that may hold the lock, if the `unknown` nodes have it, too. Sorts them by token. Returns how many there are. */
 unsigned holders_settle(struct holders *holders, const struct driver *driver, unsigned unknown);
 void holders_free(struct holders *holders);
 

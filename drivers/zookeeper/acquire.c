@@ -22,7 +22,7 @@ static const char *node_of(const struct request *request)
     return strrchr(request->path, '/') + 1;
 }
 
-/* The claim wants to be shared, and the node that it has read is exclusive by its name only. True: looks again, or has failed. */
+/* For a claim to be shared that has read a node which is exclusive only by its name. True: it looks again, or has failed. */
 static bool is_opened(struct driver *driver, struct claim *claim, const struct request *request,
                       enum look look)
 {
@@ -64,10 +64,10 @@ static void holder_met(struct driver *driver, struct request *request)
         info->permits = contender.kind.permits;
         info->holders = 1; /* at least */
     }
-    claim_drop(driver, whole); /* with its end the try is BUSY */
+    claim_drop(driver, whole); /* when it ends, the try is BUSY */
 }
 
-/* A try is not first: reads who is. */
+/* A try is not first: reads which contender is. */
 static void meet_holder(struct driver *driver, struct claim *claim, const char *node)
 {
     claim->step++;
@@ -76,7 +76,7 @@ static void meet_holder(struct driver *driver, struct claim *claim, const char *
                send_get(driver, claim->name->folder, node, claim_reply(claim, holder_met)));
 }
 
-/* The first contender has another number of permits: the acquire fails, and says who that is. */
+/* The first contender has another number of permits: the acquire fails, and reports the owner of that node. */
 static void other_permits_met(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_arrived(driver, request);
@@ -90,13 +90,13 @@ static void other_permits_met(struct driver *driver, struct request *request)
         return;
     }
     node_read(node_of(request), claim_style(driver, claim), &contender);
-    note_read(request->text, &info); /* if nobody may read it, it is another client */
+    note_read(request->text, &info); /* an unreadable note: another client */
     fault_permits(driver, claim->op, contender.kind.permits, &info);
     claim->op = NULL;
     claim_drop(driver, claim);
 }
 
-/* Waits for this node. until_ns: 0, or until when for its permits. False: the acquire has failed. */
+/* Waits for this node. until_ns: until when, if because of its permits; else 0. False: the acquire has failed. */
 static bool wait_for(struct driver *driver, struct claim *claim, const char *node, int64_t until_ns)
 {
     char *before = strdup(node);
@@ -111,8 +111,8 @@ static bool wait_for(struct driver *driver, struct claim *claim, const char *nod
     return before != NULL;
 }
 
-/* Its node may be about to go: that of a caller that was refused for the same reason is deleted only then. So a caller that
- * may wait watches it for a while before it fails. */
+/* The other node may be about to go: a caller that is refused for the same reason deletes its node only afterwards. So a
+ * caller that may wait watches that node for a while before it fails. */
 static void meet_other_permits(struct driver *driver, struct claim *claim, const char *node)
 {
     bool is_known = claim->permits_until_ns != 0 && strcmp(text_of(claim->before), node) == 0;
@@ -161,8 +161,8 @@ void claim_watch_before(struct driver *driver, struct claim *claim)
                                   claim_reply(claim, watched_before)));
 }
 
-/* The permits are used up: watches as many contenders before it as there are permits. Most of them it has watched since an
- * earlier look, so one that is released costs each waiter one read (watch.c). */
+/* The permits are used up: watches as many contenders before it as there are permits. It has watched most of them since an
+ * earlier look, so each release costs each waiter one read (watch.c). */
 static void watch_crowd(struct driver *driver, struct claim *claim, const struct children *children,
                         const struct seeker *seeker)
 {
@@ -205,19 +205,19 @@ static void adopted(struct driver *driver, struct request *request)
         return;
     }
     if (request->stat.ephemeralOwner != driver->session->id) {
-        /* of another driver of this client with the same root, which was given the same grant */
+        /* it belongs to another driver of this client, with the same root and the same grant */
         claim->node[0] = '\0';
         claim_become(driver, claim, CLAIM_IDLE);
         claim_go(driver, claim);
         return;
     }
     claim->czxid = request->stat.czxid;
-    claim->noted_base = -1; /* whatever the node says, it is written again */
+    claim->noted_base = -1; /* the node is written again, whatever it says */
     claim_become(driver, claim, CLAIM_QUEUED);
     claim_go(driver, claim);
 }
 
-/* The node of a create whose reply was lost, or nothing. */
+/* The search has found the node of a create whose reply was lost, or nothing. */
 static void searched(struct driver *driver, struct claim *claim, const struct children *children)
 {
     char prefix[NODE_MAX];
@@ -242,8 +242,8 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
     claim_go(driver, claim);
 }
 
-/* A client of Mortise with the other style is first. It may be about to leave, because one of our style was before it when
- * it looked. So look once more before our own acquire fails. */
+/* A client of Mortise with the other style is first. It may be about to leave, because a node of our style was before it
+ * when it looked. So the claim looks once more before our own acquire fails. */
 static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
 {
     struct contender contender;
@@ -256,7 +256,7 @@ static void meet_foreign(struct driver *driver, struct claim *claim, const char 
 
 static void make(struct driver *driver, struct claim *claim);
 
-/* A try that has no node yet. */
+/* The answer to the look of a try that has no node yet. */
 static void looked(struct driver *driver, struct claim *claim, const struct queue_view *view)
 {
     if (view->before == NULL)
@@ -294,7 +294,7 @@ static void listed(struct driver *driver, struct request *request)
         meet_other_permits(driver, claim, view.other_permits);
     else if (claim->state == CLAIM_LOOKING)
         looked(driver, claim, &view);
-    else if (!view.found) { /* somebody has deleted it, or the whole folder */
+    else if (!view.found) { /* somebody has deleted the node, or the whole folder */
         claim->node[0] = '\0';
         make(driver, claim);
     } else if (view.before == NULL) {
@@ -314,7 +314,7 @@ void claim_list(struct driver *driver, struct claim *claim, enum look look)
     if (claim_is_wanted(claim) && claim->node[0] != '\0' && claim->state != CLAIM_UNCERTAIN)
         claim_become(driver, claim, CLAIM_QUEUED);
     if (look == LOOK_SURE)
-        beats_look(driver); /* it is the barrier then */
+        beats_look(driver); /* the beat is the barrier then */
     bool sent = (look != LOOK_SYNCED || send_sync(driver, (struct reply_to){0})) &&
                 (look != LOOK_SURE || send_barrier(driver)) &&
                 send_list(driver, claim->name->folder, claim_reply(claim, listed));
@@ -335,10 +335,10 @@ static void not_made(struct driver *driver, struct claim *claim, int rc)
             make(driver, claim);
         else
             claim_fail(driver, claim, MORTISE_BACKEND, rc == ZNONODE ? claim->folder_rc : rc);
-    } /* UNCERTAIN, SEARCHING: the list that is on its way shows it */
+    } /* UNCERTAIN, SEARCHING: the list on its way shows the node */
 }
 
-/* The reply is lost. Without memory to read it, the connection stands, and nobody else will make the claim go on. */
+/* The reply is lost: with the connection, or (ZSYSTEMERROR) for want of memory; then no reconnection makes the claim go on. */
 static void made_perhaps(struct driver *driver, struct claim *claim, int rc)
 {
     if (claim->state == CLAIM_MAKING) {
@@ -352,7 +352,7 @@ static void made_perhaps(struct driver *driver, struct claim *claim, int rc)
     }
 }
 
-/* This answer counts whatever has become of the claim, because it says where the node is. */
+/* This answer counts in every state of the claim, because it has the name of the node. */
 static void made(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_answered(driver, request);
@@ -370,11 +370,11 @@ static void made(struct driver *driver, struct request *request)
         claim->folder_tries = 0;
         claim_become(driver, claim, claim_is_wanted(claim) ? CLAIM_QUEUED : CLAIM_DELETING);
         if (claim_is_unwanted(claim))
-            claim_go(driver, claim); /* else the list is on its way */
+            claim_go(driver, claim); /* otherwise the list is on its way */
     }
 }
 
-/* A claim of a semaphore has no node before it is through the gate. */
+/* A claim of a semaphore makes no node before it is through the gate. */
 static bool is_through_gate(struct driver *driver, struct claim *claim)
 {
     if (!style_has_gate(driver->style) || claim->part == PART_GATE)
@@ -407,7 +407,7 @@ static bool list_above(struct driver *driver, struct claim *claim)
            claim_sent(driver, claim, send_list(driver, above, claim_reply(claim, above_listed)));
 }
 
-/* Create and list in one flight, and the folder before them if it was missing. */
+/* Sends create and list in one flight, and before them the create of the folder if it was missing. */
 static void make(struct driver *driver, struct claim *claim)
 {
     const char *folder = claim->name->folder;
@@ -422,7 +422,7 @@ static void make(struct driver *driver, struct claim *claim)
     claim->passed = claim->opened = NULL;
     if (claim->folder_tries > 0 && !claim_make_folder(driver, claim))
         return;
-    if (claim->node[0] != '\0') /* of an abandoned session */
+    if (claim->node[0] != '\0') /* a node of an abandoned session */
         send_delete(driver, folder, claim->node, (struct reply_to){0});
     claim->node[0] = '\0';
     claim->noted_base = driver->base;
@@ -444,7 +444,7 @@ static void make(struct driver *driver, struct claim *claim)
 
 /* ---- what is next ------------------------------------------------------------------------------------------ */
 
-/* Forgets what it was waiting for. */
+/* Forgets what the claim was waiting for. */
 static void start_over(struct driver *driver, struct claim *claim)
 {
     claim->step++;
@@ -476,7 +476,7 @@ static void go_now(struct driver *driver, struct claim *claim)
     case CLAIM_REFUSED:
         claim_delete(driver, claim);
         return;
-    default: /* UNWANTED waits for its answer, and the others have no next request */
+    default: /* UNWANTED waits for its answer; the others have no next request */
         return;
     }
 }

@@ -1,4 +1,4 @@
-/* beat.c - sends the beats of the session, and hears what they prove. See beat.h. */
+/* beat.c - sends the beats of the session, and notes what their answers prove. See beat.h. */
 #include "session.h"
 
 #define AGAIN_MAX 4 /* how often a beat that found no node is repeated at once */
@@ -21,7 +21,8 @@ void beats_begin(struct session *session, int64_t now_ns)
     proof_begin(&beats->proof, now_ns);
 }
 
-/* Writes to the node of the session. Makes the node the first time and if it is gone, and its folder if that is missing. */
+/* Writes to the node of the session. Makes the node the first time, and if it is gone, and makes its folder if that is
+ * missing. */
 static void beat(struct driver *driver, int64_t now_ns)
 {
     struct beats *beats = &driver->session->beats;
@@ -42,7 +43,7 @@ static void beat(struct driver *driver, int64_t now_ns)
 
 /* ---- answers --------------------------------------------------------------------------------------- */
 
-/* The leader executed or refused the write: either way it has heard of the session. */
+/* Whether the leader executed or refused the write. In both cases it has heard of the session. */
 static bool is_written(int rc)
 {
     return rc == ZOK || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOAUTH;
@@ -133,7 +134,8 @@ void beats_need(struct driver *driver)
     beats_turn(driver, now_of(driver));
 }
 
-/* A lease that is good for a fifth of the timeout is asked for before that is over, and SUSPECT if it is. */
+/* If a lease is good for a fifth of the timeout, the core renews it before that is over. If that fails, the lease is
+ * SUSPECT. */
 bool beats_are_late(const struct driver *driver, int64_t now_ns)
 {
     const struct beats *beats = &driver->session->beats;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define AGAIN_NS (1000 * NS_PER_MS)
-#define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
+#define LOOK_GRID_NS (100 * NS_PER_MS) /* claims that fall due together need one sweep */
 
 /* ---- names and claims ------------------------------------------------------------------------------ */
 
@@ -180,8 +180,8 @@ void claim_tell(struct driver *driver, struct claim *claim)
 
 /* ---- states ----------------------------------------------------------------------------------------- */
 
-/* A try: somebody holds the lock, for as long as nobody knows. Any other acquire is a repeated one, and what the first one got is
- * lost: the core may ask again at once, under another grant, and that one waits for its turn. */
+/* A try is BUSY because somebody holds the lock, for an unknown time. Any other acquire here is a repeated one, and what the
+ * first one got is lost. The core may ask again at once under another grant, and that acquire waits for its turn. */
 static void answer_busy(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -208,7 +208,7 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
         driver->host->complete(driver->host, op, MORTISE_LOST);
     }
     if (driver->refused_claims > 0)
-        claims_sweep_by(driver, now_of(driver)); /* are they all that is left? */
+        claims_sweep_by(driver, now_of(driver)); /* checks whether only such claims are left */
 }
 
 void claim_wait(struct driver *driver, struct claim *claim)
@@ -249,7 +249,7 @@ void claims_each(struct driver *driver, claim_visit *visit)
     for (struct name *name = driver->names; name != NULL; name = driver->next_name) {
         driver->next_name = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
-            after = claim->next; /* the name ends with its last claim, and then this is NULL */
+            after = claim->next; /* NULL at the last claim, with which the name ends */
             visit(driver, claim);
         }
     }
@@ -279,8 +279,8 @@ struct reply_to claim_reply(struct claim *claim, reply_handler *answered)
     return (struct reply_to){.answered = answered, .target = claim, .step = claim->step};
 }
 
-/* A request that was not sent, because there is no memory, is as one whose reply was lost. The sweep tries it again, and if
- * an acquire has failed here, it drops the claim. */
+/* A request that was not sent, because there is no memory, counts as one whose reply was lost. The sweep tries again; if it
+ * was an acquire, which has failed here, the sweep drops the claim. */
 bool claim_sent(struct driver *driver, struct claim *claim, bool sent)
 {
     mortise_op *op = claim->op;

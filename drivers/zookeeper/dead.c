@@ -1,8 +1,8 @@
 /* dead.c - the claim of another client whose process has ended (MORTISE_OP_DEAD): its nodes are deleted, long before its
- * session ends. They are found by the grant id in their names, in the gate of a semaphore too. The first look is without a
- * barrier, which is a write that the next holder would wait for; the second one, behind a barrier, finds what the server of
- * this connection did not know at the first. Nodes of other grants are not touched. A create that is still on its way to the
- * servers is not seen; the asker repeats. */
+ * session ends. They are found by the grant id in their names, also in the gate of a semaphore. The first look has no
+ * barrier, because that is a write for which the next holder would have to wait. The second look, behind a barrier, finds
+ * what the server of this connection did not know at the first one. Nodes of other grants are not touched. A create that is
+ * still on its way to the servers is not seen, so the witness repeats its request. */
 #include "query.h"
 
 #include <stdio.h>

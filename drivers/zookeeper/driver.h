@@ -1,7 +1,7 @@
-/* driver.h - the ZooKeeper driver: its files, its data, and what its lower files tell the upper ones.
+/* driver.h - the ZooKeeper driver: its files, its data, and the functions through which lower files call upper ones.
  *
  * protocol.md says on one page what the driver sends and what it may believe afterwards. Each file uses only files below it
- * in this list, but for acquire.c, release.c and tokens.c, which are one part:
+ * in this list, except acquire.c, release.c and tokens.c, which are one part:
  *
  *   module.c    the module's table and options; opens and closes an instance; hands out the ops
  *   lease.c     what the core's ops and the session's events mean for the claims
@@ -9,7 +9,7 @@
  *   release.c   ends a claim that nobody wants any more
  *   folder.c    makes the folder of a claim
  *   claim.c     the claims and their states (claim.h has the table)
- *   inspect.c   inspect, break and list; record.c: the small records; ping.c: ping
+ *   inspect.c inspect, break and list; record.c: small records; ping.c: ping
  *   query.c     what inspect.c and record.c have in common
  *   session.c   the session (session.h has the table)
  *   beat.c      its beats (beat.h has the table); pace.c: when it beats
@@ -49,7 +49,7 @@ enum option {
     OPTION_COUNT
 };
 
-/* What a file tells the files above it. module.c fills it in. */
+/* The functions of upper files that lower files call. module.c fills it in. */
 struct upcalls {
     /* request.c */
     void (*session_event)(struct driver *driver, int state);
@@ -62,9 +62,9 @@ struct upcalls {
     void (*connected)(struct driver *driver);
     void (*suspended)(struct driver *driver); /* the connection is lost */
     void (*away)(
-        struct driver *driver); /* some call may have waited long enough for a connection */
+        struct driver *driver); /* a call may have waited too long for a connection */
     void (*proven)(struct driver *driver); /* the deadline has moved */
-    /* The session has ended. abandoned: the servers may not know that yet, and its nodes may still be there. */
+    /* The session has ended. abandoned: the servers may not know that yet, and the session's nodes may still exist. */
     void (*over)(struct driver *driver, bool abandoned);
     bool (*is_asking)(
         const struct driver *driver); /* a query waits for an answer of this session */
@@ -92,30 +92,30 @@ struct driver {
 
     struct mailbox mailbox;
     unsigned calls;        /* counts calls of the module, and connections */
-    unsigned barrier_call; /* the one in which the last barrier was sent */
+    unsigned barrier_call; /* the call in which the last barrier was sent */
     struct watch *watches; /* uthash, by path */
     size_t watch_bytes;
 
     struct session *session; /* NULL: there is none */
-    struct session *retired; /* those that are being closed */
+    struct session *retired; /* sessions that are being closed */
     unsigned session_number; /* of the last session that was made */
     int64_t begin_ns;    /* when to make a session; NEVER: there is one, or names are looked up */
     int64_t away_ns;     /* since when there is no connection; 0: there is one */
-    int64_t away_due_ns; /* when to look for calls that have waited long enough for one */
-    /* A session is connected before it is refused, and the reply that says so may be lost with its connection. So only an answer
-     * to a request ends it. */
-    int refused;        /* why the servers refuse us (a code of the library); 0: unknown */
+    int64_t away_due_ns; /* when to look for calls that have waited too long for one */
+    /* A refused session is connected first, and the reply that refuses it may be lost with its connection. So only an answer to
+     * a request ends this state. */
+    int refused;        /* why the servers refuse this client (a code of the library); 0: unknown */
     int64_t refused_ns; /* since when they do; 0: they do not */
     char trouble[160];  /* why there is no session, in words */
 
     struct name *names;       /* uthash, by folder */
-    struct name *next_name;   /* claims_each: where it goes on; NULL: nowhere */
-    struct claim *backlog;    /* those that wait until fewer requests are on their way */
+    struct name *next_name;   /* claims_each: the next name; NULL: none */
+    struct claim *backlog;    /* claims that wait until fewer requests are on their way */
     struct claim *old_claims; /* ENDED, with requests on their way */
     unsigned refused_claims;  /* how many are REFUSED */
     unsigned held_claims;     /* how many are HELD: the session beats more often (pace.h) */
     int64_t sweep_ns;         /* when to look at all claims */
-    bool suspects; /* the core was told to doubt what is held, and not yet that all is well */
+    bool suspects; /* the core was told to doubt held claims, and not yet that all is well */
     int64_t base;  /* of the tokens, as last read */
     int32_t base_version; /* of its node; -1: there is none */
     enum base_state base_state;
@@ -123,7 +123,7 @@ struct driver {
     int64_t base_changed_ns; /* 0: never */
     struct claim *raising;   /* utlist: FIRST, and need a larger base */
     bool raise_open;         /* a write or a read of the base is on its way for them */
-    uint64_t raise_step;     /* counts connections: an answer of an earlier one means nothing */
+    uint64_t raise_step;     /* counts connections: answers of earlier ones are ignored */
     int64_t raised_base;     /* what the last write wrote */
 
     struct query *queries;
@@ -156,23 +156,23 @@ static inline struct query *op_query(const mortise_op *op)
 mortise_status servers_read(struct driver *driver, mortise_error *error);
 void servers_ask(struct driver *driver);
 bool servers_asking(const struct driver *driver);
-/* "192.0.2.1:2181,…", all addresses that are known; the caller frees it. NULL: none, or no memory. */
+/* "192.0.2.1:2181,…": all known addresses; the caller frees the text. NULL: none, or no memory. */
 char *servers_text(const struct driver *driver);
 void servers_free(struct driver *driver);
 
 /* ---- threads.c ------------------------------------------------------------------------------------ */
 
-/* Whether the system gives this process two more threads now. Call it with all signals blocked. */
+/* Whether the system gives this process two more threads now. Call with all signals blocked. */
 bool threads_are_there(void);
 
 /* ---- watch.c -------------------------------------------------------------------------------------- */
 
 bool watch_fits(const struct driver *driver, const char *path);
-/* It is about to be asked for. */
+/* A watch is about to be requested. */
 void watch_note(struct driver *driver, const char *path);
-/* The answer has come. */
+/* The answer to that request has come. */
 void watch_set(struct driver *driver, const char *path);
-/* Its event is yet to come: whoever waits for that node need not ask for it. */
+/* Whether the watch's event is yet to come, so that a claim that waits for that node need not request a watch. */
 bool watch_stands(const struct driver *driver, const char *path);
 void watch_forget(struct driver *driver, const char *path);
 void watches_connected(struct driver *driver); /* another connection: none stands */
@@ -180,13 +180,13 @@ void watches_end(struct driver *driver);       /* with the session */
 
 /* ---- fault.c -------------------------------------------------------------------------------------- */
 
-/* The connection is gone, so the request may have been executed or not. */
+/* Whether the code says that the connection is gone, so that the request may have been executed or not. */
 bool fault_is_loss(int rc);
 /* Fails an op with what the library or a server said ("not authorised"). */
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
-/* Fails an op because nobody answers, or because the servers refuse us. */
+/* Fails an op because nobody answers, or because the servers refuse this client. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
-/* INDETERMINATE: an acquire whose grant has a claim that serves it no more. */
+/* INDETERMINATE: fails an acquire whose grant belongs to a claim that is already being deleted. */
 void fault_leaving(struct driver *driver, mortise_op *op);
 /* INVALID: the name is held with another number of permits. */
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
@@ -196,18 +196,18 @@ void fault_foreign(struct driver *driver, mortise_op *op, enum node_style style,
                    const char *node);
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* "127.0.0.1:2181", the server of the connection; without a connection the list of the config. */
+/* "127.0.0.1:2181": the server of the connection, or without a connection the list of the config. */
 const char *fault_server(const struct driver *driver, char *buffer, size_t size);
 
 /* ---- note.c --------------------------------------------------------------------------------------- */
 
 /* Writes the data of a contender's node and returns its length. downgraded: an exclusive node becomes a shared one. */
 size_t note_write(const struct driver *driver, int64_t base, bool downgraded, char data[DATA_MAX]);
-/* Reads the data of a contender's node: who holds it, info->mode (SHARED: it was downgraded), and the base of its tokens;
- * -1: it is no node of ours. */
+/* Reads the data of a contender's node: who made it, and info->mode (SHARED: it was downgraded). Returns the base of its
+ * tokens; -1: it is no node of ours. */
 int64_t note_read(const char *data, mortise_info *info);
-/* Fills info from the answer to a get of a holder. base: for a node that does not say its own. node: its name, for the owner;
- * NULL: leave that out. */
+/* Fills info from the answer to a get of a holder's node. base: used if the node does not say its own. node: the node's name,
+ * for the owner; NULL: leaves the owner out. */
 void note_holder(const struct driver *driver, int64_t base, const char *node,
                  const struct request *request, mortise_info *info);
 /* The base that was read from %tokens; negative if it makes no sense. */

@@ -46,7 +46,7 @@ static const char *text_of(const struct driver *driver, int rc)
     return zerror(rc);
 }
 
-/* A space and the quoted name; nothing for a ping, which has no name. */
+/* A space and the quoted name, or "" for a ping, which has no name. */
 static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
 {
     buffer[0] = '\0';

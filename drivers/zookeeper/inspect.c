@@ -1,20 +1,20 @@
 /* inspect.c - who holds a name (inspect, break), or all names (list).
  *
  * A listing has one item for each name. An item reads the queue of its folder, and then the nodes of the contenders that may
- * hold. A list reads the folders of the root before that, asks for some items at a time, because there may be thousands, and
- * emits them in the order of their names when all is known.
+ * hold. A list first reads the folders of the root. It asks for some items at a time, because there may be thousands, and
+ * emits them sorted by name when all are known.
  *
- * Who holds is seen from the names of the nodes (queue.h), with two exceptions. The first contender may be exclusive by its
- * name only: then the shared ones right behind it hold too, and are read next. At the end of the numbers the one with the
- * smallest czxid holds. */
+ * The names of the nodes show who holds (queue.h), with two exceptions. The first contender may be exclusive only by its
+ * name: then the shared ones directly behind it hold, too, and are read next. At the end of the numbers, the contender with
+ * the smallest czxid holds. */
 #include "query.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOW 64 /* items that are being asked for */
-#define TRIES 10  /* when the first contender has gone between two looks */
+#define WINDOW 64 /* how many items are requested at a time */
+#define TRIES 10  /* tries if the first contender goes between two looks */
 
 /* A contender that may hold the name. */
 struct holder {
@@ -25,20 +25,20 @@ struct holder {
 };
 
 struct item {
-    char *folder, *gate; /* of the leases; of a semaphore's gate, or NULL */
+    char *folder, *gate; /* of the leases; that of a semaphore's gate, or NULL */
     int32_t gate_count;  /* of the contenders there */
     size_t name_len;
     unsigned tries;
     int32_t waiters;
-    struct holder *holders;    /* when all is known: those that hold, the smallest token first */
-    size_t count, asked, open; /* of them; that were asked for; that are not answered */
-    bool is_tie;               /* one of them holds: the one with the smallest czxid */
+    struct holder *holders;    /* in the end: those that hold, the smallest token first */
+    size_t count, asked, open; /* of all; of those requested; of those not answered */
+    bool is_tie;               /* only one of them holds: the one with the smallest czxid */
     char name[MORTISE_NAME_MAX];
 };
 
 struct listing {
     struct item *items;
-    size_t count, next, open; /* the next to be asked for; those that are being asked for */
+    size_t count, next, open; /* next: the next one to request; open: those under way */
     int64_t base;             /* of the tokens */
 };
 
@@ -103,7 +103,7 @@ static void delete_holder(struct driver *driver, struct query *query, const stru
                send_delete(driver, item->folder, holder->node, query_reply(query, broken)));
 }
 
-/* An exclusive holder is in the gate too, and keeps others out there. */
+/* An exclusive holder is in the gate, too, and keeps others out there. */
 static void gate_searched(struct driver *driver, struct request *request)
 {
     struct query *query = query_answer(driver, request, true);
@@ -194,7 +194,7 @@ static int by_token(const void *a, const void *b)
     return (one->info->token > two->info->token) - (one->info->token < two->info->token);
 }
 
-/* Keeps those that hold, as the answers tell. */
+/* Keeps those that hold, according to the answers. */
 static void keep_holders(struct item *item)
 {
     size_t kept = 0;
@@ -227,9 +227,9 @@ static void keep_holders(struct item *item)
     }
 }
 
-/* All answers are here. If all contenders that were asked for have gone, each time, the name counts as not held, and that is
- * true: those that held it when the listing began are gone, and nobody holds it until the next one hears of that. The item
- * looks again only because the asker would rather know the next one. A failure would be worse: one busy name would hide all
+/* All answers have come. If all contenders that were read have gone, at each try, the name counts as not held. That is true:
+ * those that held it when the listing began are gone, and nobody holds it until the next one is notified. The item looks
+ * again only because the next holder is more useful to know. A failure would be worse, because one busy name would hide all
  * others. */
 static void settle(struct driver *driver, struct query *query, size_t index)
 {
@@ -279,7 +279,7 @@ static void holder_read(struct driver *driver, struct request *request)
     item->open--;
     if (request->rc == ZOK) {
         holder->info = calloc(1, sizeof(*holder->info));
-        if (holder->info == NULL) { /* a list that leaves out a holder is worse than none */
+        if (holder->info == NULL) { /* a list without a holder is worse than no list */
             query_complete(driver, query, MORTISE_NOMEM);
             return;
         }
@@ -297,7 +297,7 @@ static void holder_read(struct driver *driver, struct request *request)
         settle(driver, query, request->to.index);
 }
 
-/* Copies the contenders that may hold. Returns how many of them to ask for now; -1: no memory. */
+/* Copies the contenders that may hold. Returns how many of them to read now; -1: no memory. */
 static int64_t take_holders(struct item *item, const struct contender *all, size_t count)
 {
     size_t first = queue_holders(all, count), more = 0;
@@ -350,7 +350,7 @@ static void gate_read(struct driver *driver, struct request *request)
     query->listing->items[request->to.index].gate_count = count;
 }
 
-/* The gate first: its answer is here when the leases are read. */
+/* Requests the gate first, so that its answer has come when the leases are read. */
 static bool ask_item(struct driver *driver, struct query *query, size_t index)
 {
     const struct item *item = &query->listing->items[index];
@@ -372,7 +372,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (one->name_len > two->name_len) - (one->name_len < two->name_len);
 }
 
-/* The folders of an item, whose name has this one. False: no memory. */
+/* Sets the folders of an item from the folder of its name. False: no memory. */
 static bool set_folders(const struct driver *driver, struct item *item, const char *name)
 {
     char folder[PART_MAX], gate[PART_MAX];
@@ -386,7 +386,7 @@ static bool set_folders(const struct driver *driver, struct item *item, const ch
     return item->folder != NULL && (item->gate != NULL || !has_gate);
 }
 
-/* Takes the folders that are locks and begin with the prefix that is asked for. */
+/* Takes the folders that are locks and begin with the requested prefix. */
 static bool take_folders(const struct driver *driver, struct query *query, struct request *request)
 {
     struct listing *listing = query->listing;

@@ -1,12 +1,12 @@
-/* lease.c - what the core's acquire, renew and release, the events of the session and of nodes, and time mean for the
- * claims. */
+/* lease.c - what the claims do at an acquire, a renewal and a release of the core, at an event of the session or a
+ * node, and when a time has come. */
 #include "claim.h"
 
 #include <string.h>
 
 #define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
 
-/* The own node of a held claim has gone, or that in the gate of an exclusive one: others may come. */
+/* The own node of a held claim has gone, or for an exclusive claim the node in the gate. So others may come. */
 static void vanish(struct driver *driver, struct claim *claim)
 {
     struct claim *whole = claim_whole(claim);
@@ -15,7 +15,7 @@ static void vanish(struct driver *driver, struct claim *claim)
         claim_end(driver, claim, MORTISE_OK);
     else
         claim->node[0] = '\0';
-    if (is_alone) /* nobody goes through this gate any more */
+    if (is_alone) /* no claim goes through this gate any more */
         return;
     if (whole->state != CLAIM_HELD) {
         claim_fail(driver, whole, MORTISE_BACKEND, ZNONODE);
@@ -37,12 +37,12 @@ static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
     op_set_data(op, claim);
 }
 
-/* The acquire of a claim that is here already: its reply was lost on the way to the caller, or nobody answered then. */
+/* An acquire whose claim exists already: the first reply was lost on its way to the caller, or no server answered. */
 static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
 {
     bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
     if (claim->state == CLAIM_GONE) {
-        claim->op = op; /* BUSY: what the first one got is lost */
+        claim->op = op; /* it will be BUSY: what the first acquire got is lost */
         claim_drop(driver, claim);
         return;
     }
@@ -93,13 +93,13 @@ void lease_cancel_acquire(struct driver *driver, mortise_op *op)
 
 /* ---- renew and release ------------------------------------------------------------------------------- */
 
-/* A server that grants less time has taken back what leases were told, and no beat has proven more in time. */
+/* Whether a server that grants less time has taken back what leases were told, and no beat has proven more in time. */
 static bool fell_short(const struct driver *driver, int64_t now_ns)
 {
     return now_ns >= session_deadline(driver) && now_ns < session_told(driver);
 }
 
-/* Answered without a request: until when the session is proven. in_doubt: the status if that is not known. */
+/* Answers from the session's proof, without a request. in_doubt: the status if the session is not proven. */
 static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
                   mortise_status in_doubt)
 {
@@ -117,7 +117,7 @@ static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
     driver->host->complete(driver->host, op, MORTISE_OK);
 }
 
-/* The node says that it is shared now, or nobody knows. */
+/* The node says now that it is shared, or its content is unknown. */
 static void downgraded(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_answered(driver, request);
@@ -180,7 +180,7 @@ void lease_renew(struct driver *driver, mortise_op *op)
         renew(driver, claim, op, MORTISE_UNREACHABLE);
 }
 
-/* Only a renewal that waits for its downgrade is here. It may be executed yet. */
+/* The only renewal that can be canceled is one that waits for its downgrade, which may still be executed. */
 void lease_cancel_renew(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = op_claim(op);
@@ -192,7 +192,7 @@ void lease_cancel_renew(struct driver *driver, mortise_op *op)
 void lease_release(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
-    if (claim == NULL) { /* claims end when it is sure that nothing is left */
+    if (claim == NULL) { /* a claim ends only when certainly nothing is left of it */
         op->sure = true;
         driver->host->complete(driver->host, op, MORTISE_LOST);
         return;
@@ -213,8 +213,8 @@ void lease_cancel_release(struct driver *driver, mortise_op *op)
 
 /* ---- the own node of a held claim ---------------------------------------------------------------------- */
 
-/* A client of Curator asks a holder to give up by writing "__REVOKE__" into its node. Ours keeps the lock, and says again
- * who it is. */
+/* A client of Curator asks a holder to give up by writing "__REVOKE__" into its node. Our holder keeps the lock, and
+ * writes its own note again. */
 static void write_note_again(struct driver *driver, struct claim *claim,
                              const struct request *request)
 {
@@ -244,7 +244,7 @@ static void own_looked_at(struct driver *driver, struct request *request)
         write_note_again(driver, claim, request);
 }
 
-/* Sets a watch on it, if there is room for one. */
+/* Reads the own node with a watch, if there is room for one. */
 static void look_at_own(struct driver *driver, struct claim *claim)
 {
     bool sent = send_get_and_watch(driver, claim->name->folder, claim->node,
@@ -261,7 +261,7 @@ static void node_event(struct driver *driver, struct claim *claim, const char *n
         if (deleted || claim->crowded)
             claim_list(driver, claim, LOOK_HERE);
         else
-            claim_watch_before(driver, claim); /* the event has used the watch up */
+            claim_watch_before(driver, claim); /* the event has consumed the watch */
     } else if (claim->state == CLAIM_HELD && strcmp(claim->node, node) == 0) {
         if (deleted)
             vanish(driver, claim);
@@ -298,7 +298,7 @@ static void doubt_held(struct driver *driver, struct claim *claim)
         claim_tell(driver, claim);
 }
 
-/* A client that is cut off hears nothing, so the sweep at the deadline makes the core ask, and be told LOST. */
+/* A client that is cut off gets no events, so the sweep at the deadline makes the core renew, and get LOST. */
 static void watch_deadline(struct driver *driver)
 {
     int64_t now_ns = now_of(driver);
@@ -322,8 +322,8 @@ static void look_again(struct driver *driver, struct claim *claim)
         claim->look_ns = 0;
 }
 
-/* It may have been the end of a held claim's node, of which no watch tells a second time: go_on() looks, or the next sweep.
- * Or somebody raised the base of the tokens. */
+/* The missed event may have been the end of a held claim's node, which no watch reports again: go_on() looks, or the
+ * next sweep. Or the base of the tokens was raised. */
 void lease_event_missed(struct driver *driver)
 {
     base_changed(driver);
@@ -349,11 +349,11 @@ void lease_proven(struct driver *driver)
     if (!were_suspects || !is_connected(driver))
         return;
     driver->suspects = false;
-    claims_each(driver, doubt_held); /* the core looks again, and finds that all is well */
+    claims_each(driver, doubt_held); /* the core checks, and finds that all is well */
 }
 
-/* A caller that has waited long enough for a connection is told so. Its claim may have a node, so it waits for the core to
- * ask again, for a ttl. */
+/* Fails the acquire of a caller that has waited too long for a connection. Its claim may have a node, so the claim waits
+ * for a ttl for the core to ask again. */
 static void tell_away(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -387,10 +387,10 @@ static void session_ended(struct driver *driver, struct claim *claim)
     else if (claim->state == CLAIM_GONE)
         claim->node[0] = '\0';
     else if (claim_is_unwanted(claim))
-        claim_end(driver, claim, MORTISE_OK); /* it was there until then */
+        claim_end(driver, claim, MORTISE_OK); /* the node was there until then */
 }
 
-/* Its node, if it has one, may still be there: its session was abandoned, now or before. */
+/* The claim's node, if it has one, may still exist: its session was abandoned, now or before. */
 static void session_abandoned(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_MAKING)
@@ -440,7 +440,7 @@ void lease_session_over(struct driver *driver, bool abandoned)
 
 /* ---- time ----------------------------------------------------------------------------------------------- */
 
-/* All that is left are nodes that may not be deleted, and one of them at least ends with this session. */
+/* Whether only nodes are left that may not be deleted, and at least one of them ends with this session. */
 static bool are_stuck(const struct driver *driver)
 {
     bool stuck = false;
@@ -455,7 +455,7 @@ static bool are_stuck(const struct driver *driver)
     return stuck;
 }
 
-/* Waits on while a request is on its way, or while there is no connection. */
+/* Tries again, unless a request is on its way or there is no connection; then the claim keeps waiting. */
 static void retry(struct driver *driver, struct claim *claim)
 {
     claims_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);

@@ -1,4 +1,4 @@
-/* module.c - the ZooKeeper driver as a module: its table, its options, how an instance is opened and closed, and which file
+/* module.c - the ZooKeeper driver as a module: its table and its options; opens and closes an instance; says which file
  * handles which op. driver.h has the list of the files. */
 #include "claim.h"
 #include "query.h"
@@ -152,7 +152,7 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
     return status;
 }
 
-/* So that the name of a program cannot look like a further line. */
+/* Replaces further line ends, so that the name of a program cannot look like another line. */
 static void keep_lines(char *text, int lines)
 {
     for (; *text != '\0'; text++)
@@ -258,7 +258,7 @@ static void driver_cancel(void *ctx, mortise_op *op)
         query_cancel(ctx, op);
 }
 
-/* The library polls its sockets itself, so there are only times. */
+/* The library polls its sockets itself, so the driver only has due times. */
 static size_t driver_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     const struct driver *driver = ctx;

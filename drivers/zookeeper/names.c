@@ -132,7 +132,7 @@ enum {
     MARK_COUNT
 };
 
-/* What only Mortise writes before that. */
+/* What only Mortise writes before such a mark. */
 static const char *own_mark(bool kazoo)
 {
     return kazoo ? "__mortise" : "-mortise";
@@ -204,7 +204,7 @@ static const struct mark *mark_at_end(const char *text, size_t length)
     return length == 6 && memcmp(text, "lease-", 6) == 0 ? &marks[MARK_LEASE] : NULL;
 }
 
-/* Reads the number behind the mark of a recipe, and says which mark that is and where it ends. NULL: no contender. */
+/* Reads the number behind the mark of a recipe. Returns the mark, and where it ends. NULL: the node is no contender. */
 static const struct mark *read_number(const char *node, size_t *mark_end, int32_t *number)
 {
     size_t length = strlen(node), digits_len = 0;
@@ -249,14 +249,14 @@ static bool is_lease_of_kazoo(const char *node)
     return strlen(node) == 32 && strspn(node, "0123456789abcdef") == 32;
 }
 
-/* A semaphore of Curator has two folders here, and one of kazoo the leases. */
+/* Whether the node belongs to a semaphore: Curator's has two folders here, kazoo's has the leases. */
 static bool is_of_semaphore(const char *node)
 {
     return strcmp(node, "leases") == 0 || strcmp(node, "locks") == 0 ||
            strcmp(node, "__lock__") == 0 || is_lease_of_kazoo(node);
 }
 
-/* The kind of a node with this mark. Other libraries' leases do not say how many there may be. */
+/* The kind of a node with this mark. Leases of other libraries do not say how many permits there are. */
 static struct node_kind kind_by_mark(const struct mark *mark, bool is_ours)
 {
     bool is_lease = mark >= &marks[MARK_LEASE];
@@ -266,14 +266,14 @@ static struct node_kind kind_by_mark(const struct mark *mark, bool is_ours)
 
 /* Curator's mutex sorts every child of the folder by the text behind its last "lock-", or by its whole name; its read/write
  * locks do the same with "__READ__" and "__WRIT__". kazoo's Lock counts nodes with "__lock__", its WriteLock those with
- * "__rlock__" too. Its ReadLock waits for "__lock__", so it counts what we make with either style of kazoo. */
+ * "__rlock__" too. Its ReadLock waits for "__lock__", so it counts the nodes that we make with either style of kazoo. */
 bool node_read(const char *node, enum node_style style, struct contender *contender)
 {
     size_t end;
     *contender = (struct contender){.node = node};
     const struct mark *mark = read_number(node, &end, &contender->number);
     if (mark == NULL && style == STYLE_KAZOO_SEMAPHORE && is_lease_of_kazoo(node)) {
-        /* It has no number: whoever is in the gate sees all of them, and none comes meanwhile. */
+        /* It has no number: the one contender in the gate sees all leases, and no other is made meanwhile. */
         contender->number = 0;
         contender->style = style;
         contender->kind = (struct node_kind){.shared = true, .any_permits = true};

@@ -18,7 +18,7 @@ size_t note_write(const struct driver *driver, int64_t base, bool downgraded, ch
     return length < 0 ? 0 : length < DATA_MAX ? (size_t)length : DATA_MAX - 1;
 }
 
-/* Copies one line into a field, cut to fit; returns what follows it. */
+/* Copies one line into a field, cut to fit; returns the rest of the text. */
 static const char *take_line(const char *text, char *to, size_t size)
 {
     size_t length = strcspn(text, "\n");
@@ -43,7 +43,7 @@ int64_t note_read(const char *data, mortise_info *info)
     return base;
 }
 
-/* How long ago the servers' clock said that; -1: unknown. */
+/* How long ago that time was by the servers' clock; -1: unknown. */
 static int64_t since_ms(const struct driver *driver, int64_t servers_ms)
 {
     const struct session *session = driver->session;

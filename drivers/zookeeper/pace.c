@@ -16,7 +16,7 @@ static int64_t short_ns(int64_t timeout_ns)
     return timeout_ns / 10;
 }
 
-/* A step is put off by less than this. */
+/* A step is delayed by less than this. */
 static int64_t join_ns(int64_t timeout_ns)
 {
     return timeout_ns / 20;
@@ -54,7 +54,8 @@ void pace_need(struct pace *pace, int64_t timeout_ns)
     pace->extra_due_ns = earlier(pace->extra_due_ns, pace->sent_ns + short_ns(timeout_ns));
 }
 
-/* A step that is due a little before the next extra beat becomes one with it; not one that is due already, behind a late answer. */
+/* A step that is due a little before the next extra beat is merged with it; but not a step that is already due after a late
+ * answer. */
 static void join(struct pace *pace, int64_t timeout_ns, int64_t now_ns)
 {
     int64_t until_ns = pace->extra_due_ns - pace->step_due_ns;

@@ -1,8 +1,8 @@
 /* pace.h - when a session beats. proof.h says what beats prove; this file says how often a client sends them.
  *
- * Any beats are safe: the proof looks at those that were answered, however far they are apart. The pace decides only how long
- * a lease is good for at the least. With beats P, Q, R at equal distances, the answer to R proves P, and just before the
- * next answer P is three distances old. So a request more in a timeout is bought with time that a lease lasts without any
+ * Any beats are safe, because the proof looks only at those that were answered, however far apart they are. The pace decides
+ * only how long a lease is good for at least. With beats P, Q, R at equal distances, the answer to R proves P, and just before
+ * the next answer P is three distances old. So fewer requests in a timeout mean less time that a lease lasts without any
  * answer:
  *
  *   beats in a timeout   a lease is good for, at the least
@@ -10,19 +10,19 @@
  *   3.9                  0.21
  *   3 (the pings of other libraries)   nothing
  *
- * A client that only waits makes *steps*, 3.9 in a timeout. Two steps are half a tick apart at least, counted
- * from the answer to the first, because the second is of no use as a Q before. While something is held, the client also makes
- * *extra* beats, so that there are ten in a timeout: a holder must outlive the election of a leader. While claims look
- * at their folders, each look has an extra beat in its flight, up to ten in a timeout. So a lease that begins after a
- * quiet time has almost half of the timeout proven, as soon as that flight is answered. An extra beat does not move the
- * next step (but see below), so extra beats never make a proof worse: between two steps that are near enough to prove each
- * other, they can only be a later Q, or a later P.
+ * A client that only waits makes *steps*, 3.9 in a timeout. Two steps are at least half a tick apart, counted from the answer
+ * to the first, because an earlier second step would be useless as a Q. While something is held, the client also makes *extra*
+ * beats, so that there are ten in a timeout: a holder must outlive the election of a leader. While claims look at their
+ * folders, each look has an extra beat in its flight, up to ten in a timeout. So a lease that begins after a quiet time has
+ * almost half of the timeout proven, as soon as that flight is answered. An extra beat does not move the next step (with one
+ * exception, below). So extra beats never make a proof worse: between two steps that are near enough to prove each other, they
+ * can only be a later Q, or a later P.
  *
  * If half a tick is a quarter of the timeout, the third extra beat is due soon after the step. Both would make 11.7 beats in a
- * timeout in place of ten, so a step *joins* the extra beat of a holder that is due less than a twentieth of the timeout later.
- * Then all beats of a holder are a tenth apart: Q is sent 0.3 behind P, R 0.4, and just before the next answer P is 0.5 old.
- * (With a step of its own it would be 0.46 old.) If the last lease ends with that beat, no extra beats follow, and the next two
- * steps leave 0.16 at the least in place of 0.21. Nothing is held in that time, and a claim that looks brings a beat.
+ * timeout instead of ten, so a step *joins* the extra beat of a holder that is due less than a twentieth of the timeout later.
+ * Then all beats of a holder are a tenth apart: Q is sent 0.3 after P, R 0.4 after P, and just before the next answer P is 0.5
+ * old. (If the step did not join, P would be 0.46 old.) If the last lease ends with that beat, no extra beats follow, and the
+ * next two steps leave at least 0.16 instead of 0.21. Nothing is held in that time, and a claim that looks brings a beat.
  *
  *   event                                    next step                       next extra beat
  *   a step was sent                          0.2575 of the timeout later     none
@@ -40,11 +40,12 @@
  *   a connection, and one is out             a step later at most            -
  *   the client rests                         never                           none
  *
- * A session that is shorter than two ticks has no steps, because two of them prove nothing: it beats ten times in a timeout.
- * A beat that is sent half a tick after the answer to the last step is a step, whatever it was sent for. One beat is on its way
- * at a time: what is due meanwhile is sent behind its answer.
+ * A session shorter than two ticks has no steps, because two of them would prove nothing. It beats ten times in a timeout. A
+ * beat that is sent half a tick after the answer to the last step is a step, whatever its purpose. Only one beat is on its way
+ * at a time; one that is due meanwhile is sent after its answer.
  *
- * Pure arithmetic on instants of CLOCK_BOOTTIME; beat.c sends. unit.zookeeper_proof tries this pace on its model. */
+ * This file only calculates with instants of CLOCK_BOOTTIME; beat.c sends. unit.zookeeper_proof tries this pace on its
+ * model. */
 #ifndef MORTISE_ZOOKEEPER_PACE_H
 #define MORTISE_ZOOKEEPER_PACE_H
 
@@ -62,11 +63,11 @@ struct pace {
 /* Instants that never come, as in MORTISE_NEVER. */
 #define PACE_NEVER INT64_MAX
 
-/* The first beat is due. */
+/* Begins: the first beat is due at once. */
 void pace_begin(struct pace *pace, int64_t now_ns);
 /* When the next beat is due, of either kind. */
 int64_t pace_due(const struct pace *pace);
-/* The timeout and half a tick as they are known (proof.h). */
+/* Notes that a beat was sent. The timeout and half a tick are those of proof.h. */
 void pace_sent(struct pace *pace, bool connected, int64_t timeout_ns, int64_t half_tick_ns,
                int64_t now_ns);
 /* holds: something is held. */
@@ -74,7 +75,7 @@ void pace_answered(struct pace *pace, bool holds, int64_t timeout_ns, int64_t ha
                    int64_t now_ns);
 void pace_look(struct pace *pace, int64_t timeout_ns, int64_t now_ns);
 void pace_need(struct pace *pace, int64_t timeout_ns);
-/* The beat is to be repeated. */
+/* The beat must be repeated. */
 void pace_again(struct pace *pace, int64_t now_ns);
 /* is_out: a beat is on its way, from before the connection. */
 void pace_connected(struct pace *pace, bool is_out, int64_t timeout_ns, int64_t now_ns);

@@ -6,7 +6,7 @@
  *   sync    | the facts, session and clock; then the node of members  | the ping fails
  *   members | findings; the ping ends                                 | nothing is added; the ping ends
  *
- * A lost connection begins it anew, as any query. */
+ * After a lost connection, the ping begins anew, as any query. */
 #include "../lib/ping.h"
 #include "query.h"
 
@@ -36,8 +36,8 @@ static void add_timeout(const struct driver *driver, const mortise_op *op)
             granted_ms, asked_ms);
 }
 
-/* It need not be exact: a second is all that matters to a reader of two logs. The servers' clock is known once the session
- * has beaten. */
+/* A second is exact enough for a reader who compares two logs. The servers' clock is known as soon as a beat of the
+ * session was answered. */
 static void add_clock(const struct driver *driver, const mortise_op *op)
 {
     const struct session *session = driver->session;
@@ -54,7 +54,7 @@ static void add_clock(const struct driver *driver, const mortise_op *op)
 
 /* ---- the ensemble ------------------------------------------------------------------------------------------ */
 
-/* "server.1=host:2888:3888:participant;0.0.0.0:2181" and so on. A server alone has no such line. */
+/* "server.1=host:2888:3888:participant;0.0.0.0:2181" and so on. A standalone server has no such line. */
 static unsigned count_voters(const char *text)
 {
     unsigned voters = 0;

@@ -17,7 +17,7 @@ static void prove(struct proof *proof, int64_t instant_ns)
         proof->deadline_ns = deadline_ns;
 }
 
-/* The server gives the session less time from now on, and has heard of it after its newest beat was sent. */
+/* The server gives the session less time from now on. It has heard of the session after the newest beat was sent. */
 static void shorten(struct proof *proof, int64_t timeout_ns)
 {
     int64_t before_ns = proof->deadline_ns;

@@ -1,4 +1,4 @@
-/* query.c - the life of a query, whatever it asks. See query.h. */
+/* query.c - the life of a query of any kind. See query.h. */
 #include "query.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static void free_if_done(struct driver *driver, struct query *query)
     free(query);
 }
 
-/* Takes it off the list. The caller completes the op. */
+/* Takes the query off the list. The caller completes the op. */
 static mortise_op *end(struct driver *driver, struct query *query)
 {
     mortise_op *op = query->op;
@@ -108,7 +108,7 @@ bool queries_are_open(const struct driver *driver)
     return false;
 }
 
-/* At the end: their answers were dropped. */
+/* When the instance closes: the answers to queries were dropped. */
 void queries_free(struct driver *driver)
 {
     while (driver->old_queries != NULL) {

@@ -1,7 +1,8 @@
-/* query.h - what is asked besides locks: inspect, break, list, ping and the small records.
+/* query.h - the ops that are not about a claim: inspect, break, list, ping and the small records.
  *
- * Reads come behind a barrier (request.h), because the server of this connection may lag behind what the asker knows from
- * elsewhere. A query whose connection is lost begins anew, unless it has sent a write: then it is INDETERMINATE. */
+ * Reads come behind a barrier (request.h), because the server of this connection may lag behind what the caller knows
+ * from elsewhere. If the connection of a query is lost, the query begins anew, unless it has sent a write: then it is
+ * INDETERMINATE. */
 #ifndef MORTISE_ZOOKEEPER_QUERY_H
 #define MORTISE_ZOOKEEPER_QUERY_H
 
@@ -15,15 +16,15 @@ struct query {
     mortise_op *op; /* NULL: answered; the query is freed when nothing is pending */
     int64_t asked_ns;
     query_begin *begin;
-    uint64_t step;    /* answers to requests of earlier steps mean nothing */
+    uint64_t step;    /* answers to requests of earlier steps are ignored */
     unsigned pending; /* requests on their way */
     bool written;     /* a write was sent */
     unsigned tries;
-    unsigned deleted; /* nodes, by dead.c */
-    bool surely;      /* dead.c: the look that is out is behind a barrier */
+    unsigned deleted; /* nodes that dead.c has deleted */
+    bool surely;      /* dead.c: the look under way is behind a barrier */
     int folder_rc; /* record.c: why the folder of the records could not be made; ZOK: no reason known */
     struct listing *listing;           /* of inspect.c, */
-    void (*drop)(struct query *query); /* which frees it, once it is there */
+    void (*drop)(struct query *query); /* frees `listing`, if there is one */
 };
 
 /* ---- query.c -------------------------------------------------------------------------------------- */
@@ -39,8 +40,8 @@ void queries_free(struct driver *driver);
 struct reply_to query_reply(struct query *query, reply_handler *answered);
 /* Counts a request that was sent. False: it was not, and the query has failed. */
 bool query_sent(struct driver *driver, struct query *query, bool sent);
-/* An answer is here: its query; NULL: it means nothing any more, or it was a failure and the query has dealt with it.
- * absent: "no such node" is an answer too. */
+/* The query of an answer that has come. NULL: the answer is outdated, or it was a failure that has been handled.
+ * absent: "no such node" is an answer, too. */
 struct query *query_answer(struct driver *driver, struct request *request, bool absent);
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
 void query_fail(struct driver *driver, struct query *query, mortise_status status, int rc);

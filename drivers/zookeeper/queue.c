@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a contender is, as seen from ours. */
+/* Where a contender is, relative to ours. */
 enum place { AHEAD, UNSURE, BEHIND };
 
 struct own {
@@ -36,14 +36,14 @@ static enum place place_of(const struct contender *contender, const struct own *
     }
 }
 
-/* What the contender is by now. */
+/* The contender's present kind. */
 static struct node_kind kind_of(const struct contender *contender, const struct seeker *seeker)
 {
     const struct node_kind opened = {.shared = true};
     return strcmp(contender->node, seeker->opened) == 0 ? opened : contender->kind;
 }
 
-/* Whether ours may not hold beside this contender, which is ahead. */
+/* Whether our contender may not hold beside this one, which is ahead. */
 static bool is_wall(const struct contender *contender, const struct seeker *seeker)
 {
     struct node_kind kind = kind_of(contender, seeker);
@@ -110,7 +110,7 @@ struct queue_view queue_look(const struct children *children, const struct seeke
 
 /* ---- sorted ---------------------------------------------------------------------------------------------------- */
 
-/* At the end of the numbers all are one place. */
+/* At the end of the numbers, all contenders count as one place. */
 static int32_t place_number(const struct contender *contender)
 {
     return contender->number < 0 ? INT32_MAX : contender->number;
@@ -123,7 +123,7 @@ static int by_number(const void *a, const void *b)
     if (first != second)
         return (first > second) - (first < second);
     if (one->kind.shared !=
-        two->kind.shared) /* a writer of Curator that is about to be a reader has both */
+        two->kind.shared) /* a writer of Curator that is about to become a reader has both */
         return one->kind.shared ? 1 : -1;
     return strcmp(one->node, two->node);
 }

@@ -6,7 +6,7 @@
 
 #define FOLDER_TRIES 3
 
-/* Of the record's node below %records. */
+/* The name of the record's node below %records. */
 static const char *node_of(const mortise_op *op, char node[FOLDER_MAX])
 {
     folder_of_name(op->name, op->name_len, false, node);
@@ -48,7 +48,7 @@ void record_read(struct driver *driver, struct query *query)
 
 static void write_now(struct driver *driver, struct query *query);
 
-/* What was said to the making of the folder. */
+/* The answer to the create of the folder. */
 static void folder_made(struct driver *driver, struct request *request)
 {
     int rc = request->rc;
@@ -59,7 +59,7 @@ static void folder_made(struct driver *driver, struct request *request)
         query->folder_rc = rc == ZNODEEXISTS ? ZOK : rc;
 }
 
-/* Writes again, behind the folder. */
+/* Makes the folder, and writes again. */
 static void make_folder(struct driver *driver, struct query *query)
 {
     send_root(driver, NULL);
@@ -75,7 +75,7 @@ static void was_written(struct driver *driver, struct request *request)
     int rc = request->rc;
     bool busy = rc == ZBADVERSION || rc == ZNODEEXISTS;
     if (busy)
-        request->rc = ZOK; /* this too is a complete answer */
+        request->rc = ZOK; /* this is a complete answer, too */
     struct query *query = query_answer(driver, request, true);
     if (query == NULL)
         return;

@@ -1,8 +1,8 @@
-/* release.c - ends a claim that nobody wants any more: its node is deleted, whenever that becomes possible. */
+/* release.c - ends a claim that nobody wants any more: its node is deleted as soon as that is possible. */
 #include "claim.h"
 
-#define PASSING_NS (1000 * NS_PER_MS)      /* until the next attempt, after an error that passes */
-#define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
+#define PASSING_NS (1000 * NS_PER_MS)      /* the pause after an error that may pass */
+#define REFUSED_NS (10 * 1000 * NS_PER_MS) /* the pause after any other error */
 
 /* The node blocks the queue until its session ends. So the claim stays, and the delete is tried again. */
 void claim_not_deleted(struct driver *driver, struct claim *claim, int rc)
@@ -14,7 +14,7 @@ void claim_not_deleted(struct driver *driver, struct claim *claim, int rc)
         claim_become(driver, claim, CLAIM_REFUSED);
     claim_retry(driver, claim, passes ? PASSING_NS : REFUSED_NS);
     struct claim *opens = claim->opens;
-    if (opens != NULL) { /* it could not be granted: nobody would get through its gate */
+    if (opens != NULL) { /* if it were granted, nobody else would get through its gate */
         claim_part(opens, claim);
         claim_fail(driver, opens, MORTISE_BACKEND, rc);
     }
@@ -64,7 +64,7 @@ void claim_delete(struct driver *driver, struct claim *claim)
                send_delete(driver, claim->name->folder, claim->node, claim_reply(claim, deleted)));
 }
 
-/* What an unwanted claim does instead of what it did. ENDED: the servers have nothing of it. */
+/* The state of a claim that has become unwanted. ENDED: the servers have nothing of it. */
 static enum claim_state unwanted(const struct claim *claim)
 {
     switch (claim->state) {

@@ -1,7 +1,7 @@
 /* request.c - sends requests, and carries answers and events from the library's threads into the pump. See request.h.
  *
- * A request is on its session's list from before it is sent until it is answered, so none is lost when the library drops it
- * with its handle. */
+ * A request is on its session's list from before it is sent until it is answered, so no request is lost when the library
+ * drops it together with the handle. */
 #include "session.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void put(struct driver *driver, struct mail *mail, bool quiet)
         driver->host->post(driver->host, drain, NULL);
 }
 
-/* *missed: an event of the present session is not there. */
+/* *missed: an event of the present session is missing. */
 static struct mail *take_all(struct driver *driver, bool *missed)
 {
     struct mailbox *box = &driver->mailbox;
@@ -65,7 +65,7 @@ void mail_init(struct driver *driver)
     driver->mailbox.end = &driver->mailbox.first;
 }
 
-/* Frees all that is in the mailbox without telling anybody. */
+/* Frees everything in the mailbox without calling any handler. */
 static void throw_away(struct driver *driver)
 {
     bool missed;
@@ -107,8 +107,8 @@ void mail_end(struct driver *driver)
     pthread_mutex_destroy(&driver->mailbox.lock);
 }
 
-/* Without memory nobody knows what the event was: a connection that stands, so that no other event follows, or the end of a
- * node that somebody waits for. No answer that comes after it is read before the pump knows of this. */
+/* Without memory, nobody knows what the event was: perhaps that the connection was made, so that no other event follows, or
+ * the end of a node that somebody waits for. The pump learns of this before it reads any later answer. */
 static void miss(struct session *session)
 {
     struct mailbox *box = &session->driver->mailbox;
@@ -206,7 +206,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
     answer_text(data, rc, value == NULL ? "" : value, length < 0 ? 0 : (size_t)length, stat);
 }
 
-/* A broken answer leaves holes in the list, and the library does not check that. */
+/* Whether the list is complete: a broken answer leaves holes in it, and the library does not check that. */
 static bool is_whole(const struct String_vector *strings)
 {
     if (strings == NULL || strings->count <= 0)
@@ -263,7 +263,7 @@ static char *path_of(const struct driver *driver, const char *folder, const char
     return length < 0 ? NULL : path;
 }
 
-/* Takes the path over. */
+/* Owns the path from now on. */
 static struct request *begin(struct driver *driver, char *path, struct reply_to to)
 {
     struct session *session = driver->session;
@@ -281,12 +281,13 @@ static struct request *begin(struct driver *driver, char *path, struct reply_to 
     return request;
 }
 
-/* The library may answer a request that it has refused: then nobody is told, and its memory stays until then, or until the session
- * ends. Mostly it does not (it had no memory to note the request): so none is waited for. */
+/* The library may answer a request that it has refused. Such an answer goes to nobody, and the request's memory stays until
+ * then, or until the session ends. Usually no answer comes (the library had no memory to note the request), so nobody waits for
+ * one. */
 static bool sent(struct request *request, int rc)
 {
     if (rc ==
-        ZINVALIDSTATE) { /* the session has ended, and the event of that is on its way to the pump */
+        ZINVALIDSTATE) { /* the session has ended, and that event is on its way to the pump */
         answer(request, rc, NULL);
         return true;
     }
@@ -388,7 +389,7 @@ bool send_sync(struct driver *driver, struct reply_to to)
            sent(request, zoo_async(driver->session->zh, request->path, on_path, request));
 }
 
-/* Writes to the session's own node. If that does not exist, the refusal is a transaction too. */
+/* Writes to the session's own node. If that does not exist, the refusal is a transaction, too, and serves as well. */
 bool send_barrier(struct driver *driver)
 {
     if (driver->barrier_call == driver->calls)
@@ -420,7 +421,7 @@ void request_end(struct driver *driver, struct request *request)
         request->mail.session->open--;
     if (request->watches && request->mail.session == driver->session) {
         if (request->rc == ZOK)
-            watch_set(driver, request->path); /* anew, if an event has come */
+            watch_set(driver, request->path); /* set anew, if an event has come */
         else
             watch_forget(driver, request->path);
     }

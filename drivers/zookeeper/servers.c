@@ -1,5 +1,5 @@
-/* servers.c - the servers of the config, names or addresses. The core looks the names up, so the library gets addresses
- * alone and never asks a resolver, which could block. */
+/* servers.c - the servers of the config, names or addresses. The core looks the names up, so the library gets only
+ * addresses and never asks a resolver, which could block. */
 #include "session.h"
 
 #include "../lib/host_text.h"
@@ -17,7 +17,7 @@ struct server {
     struct server *next;
     struct driver *driver;
     char *host, *port;
-    char *addresses; /* "192.0.2.1:2181,2001:db8::1:2181"; NULL: none is known */
+    char *addresses; /* "192.0.2.1:2181,2001:db8::1:2181"; NULL: none are known */
     bool asked;      /* a look-up is on its way */
 };
 
@@ -46,7 +46,7 @@ static bool split(const char *text, size_t length, char *host, char *port, size_
            number > 0 && number < 65536;
 }
 
-/* `at`: from what is no server to the end of the list. Of user and password nothing is shown, also if they have a comma. */
+/* `at`: the list from the wrong server on. The message shows nothing of a user and a password, even if they contain a comma. */
 static mortise_status wrong_server(const char *at, mortise_error *error)
 {
     size_t length, first;
@@ -97,7 +97,7 @@ mortise_status servers_read(struct driver *driver, mortise_error *error)
                : fault_error(error, MORTISE_CONFIG, "zookeeper: servers: none is named");
 }
 
-/* Without brackets, because the library takes all before the last colon as the address. */
+/* Appends the address without brackets, because the library takes everything before the last colon as the address. */
 static char *append_address(char *text, const struct addrinfo *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV], *longer;
@@ -118,7 +118,7 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     struct driver *driver = ctx;
     struct server *server = argument;
     server->asked = false;
-    if (addresses != NULL) { /* else the addresses of the last look-up stay */
+    if (addresses != NULL) { /* otherwise the addresses of the last look-up stay */
         free(server->addresses);
         server->addresses = NULL;
     } else if (!is_connected(driver))

@@ -1,4 +1,4 @@
-/* session.c - makes, keeps and ends the session, and sends its beats. session.h has the table of its states. */
+/* session.c - makes, keeps and ends the session. session.h has the table of its states. */
 #include "session.h"
 
 #include <signal.h>
@@ -8,9 +8,9 @@
 
 #define GO_ON_NS (500 * NS_PER_MS) /* how long to wait for look-ups, if some addresses are known */
 #define SETTLE_MS 300
-#define AGAIN_NS (1000 * NS_PER_MS) /* until the next attempt to make a session */
+#define AGAIN_NS (1000 * NS_PER_MS) /* the pause before the next attempt to make a session */
 #define LOOK_UP_NS                                                                                 \
-    (10 * 1000 * NS_PER_MS) /* until names are looked up again, while nobody answers */
+    (10 * 1000 * NS_PER_MS) /* the pause before names are looked up again, while nobody answers */
 
 /* The one place where the state changes. */
 static void become(struct session *session, enum session_state state)
@@ -85,13 +85,13 @@ static void begin(struct driver *driver, int64_t now_ns)
     free(known);
 }
 
-/* Not while the library is connected: if that server is not on the list any more, or by chance if the list is longer, the call
- * closes the socket on this thread, and neither the loss nor the open requests are reported. */
+/* Only while the library is not connected: if its server is not on the list any more, or by chance if the list is longer, the
+ * call closes the socket on this thread, and neither the loss nor the open requests are reported. */
 static void tell_servers(struct session *session, const char *servers)
 {
     session->servers_late = zoo_state(session->zh) == ZOO_CONNECTED_STATE;
     if (!session->servers_late)
-        zoo_set_servers(session->zh, servers); /* no effect if they are the same */
+        zoo_set_servers(session->zh, servers); /* no effect if the servers are the same */
 }
 
 void session_servers_known(struct driver *driver)
@@ -134,7 +134,7 @@ static void *close_handle(void *argument)
     return NULL;
 }
 
-/* Closes it on a thread of its own, because that may take seconds. Without a thread, a later turn tries again. */
+/* Closes the session on a thread of its own, because that may take seconds. Without a thread, a later turn tries again. */
 static void start_closer(struct session *session)
 {
     sigset_t all, before;
@@ -164,8 +164,8 @@ static void retire_late(struct driver *driver)
             start_closer(session);
 }
 
-/* Nothing posts after this, because no thread is left. What is in the mailbox is dropped before the sessions are freed:
- * its requests are on their lists. */
+/* After this nothing posts, because no thread is left. The content of the mailbox is dropped before the sessions are
+ * freed, because its requests are on their lists. */
 void session_close_all(struct driver *driver)
 {
     struct session *session, *next;
@@ -207,7 +207,7 @@ static void look_by(struct driver *driver, int64_t at_ns)
 
 /* ---- events --------------------------------------------------------------------------------------- */
 
-/* The library repeats it by itself on each later connection. */
+/* The library repeats the authentication by itself on each later connection. */
 static bool authenticate(struct driver *driver)
 {
     struct session *session = driver->session;
@@ -275,7 +275,7 @@ void session_event(struct driver *driver, int state)
     else if (state == ZOO_CONNECTING_STATE && driver->session->state == SESSION_LEAVING)
         session_abandon(driver);
     else if (state == ZOO_CONNECTING_STATE && is_connected(driver)) {
-        driver->refused = 0; /* if it is still so, it is said again */
+        driver->refused = 0; /* if they still refuse, they will say it again */
         suspend(driver);
         if (driver->session->servers_late)
             session_servers_known(driver);
@@ -301,7 +301,7 @@ void session_event_missed(struct driver *driver)
         suspend(driver);
 }
 
-/* Nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */
+/* Whether nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */
 static bool is_hopeless(const struct session *session, int64_t now_ns)
 {
     const struct proof *proof = &session->beats.proof;
@@ -327,7 +327,7 @@ void session_wake(struct driver *driver)
 void session_ask(struct driver *driver)
 {
     if (driver->session != NULL && driver->session->state == SESSION_ASLEEP)
-        session_abandon(driver); /* nothing is held or wanted in it */
+        session_abandon(driver); /* nothing is held or wanted in this session */
 }
 
 static bool may_leave(const struct driver *driver)
@@ -338,7 +338,7 @@ static bool may_leave(const struct driver *driver)
 
 /* ---- resting -------------------------------------------------------------------------------------- */
 
-/* Nothing was held or asked for a timeout: no more beats. Not while the session has no node to beat with. */
+/* If nothing was held or asked for a timeout, stops the beats. Not while the session has no node to beat with. */
 static bool rest(struct driver *driver, int64_t now_ns)
 {
     struct session *session = driver->session;

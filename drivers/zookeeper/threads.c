@@ -1,6 +1,6 @@
 /* threads.c - whether the library can have its threads. zookeeper_init2() starts two, and ends the process by an assertion if
- * the system refuses one. So the driver starts two first, which are there together, and gives their places back. Somebody else
- * may take these in between (docs/promises.md). */
+ * the system refuses one. So the driver first starts two of its own, which exist at the same time, and ends them again.
+ * Somebody else may take their places in between (docs/promises.md). */
 #include "session.h"
 
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define LIBRARY_THREADS 2
-#define GONE_TRIES 100 /* of a tenth of a millisecond: it is gone after the first ones */
+#define GONE_TRIES 100 /* of a tenth of a millisecond each: the first ones are enough */
 
 struct trial {
     pthread_t thread;

@@ -1,22 +1,23 @@
 /* tokens.c - from the head of the queue to the grant: the token, the proof of the session, the answer.
  *
  * THE TOKEN is the czxid of the claim's node plus a base. czxids grow with every change in the ensemble. The base is in the
- * node %tokens below the root. It makes tokens larger than a floor that an op asks for: a claim raises it, by compare and
- * set, before it is granted. So a claim must know a base that is at least what every former holder of its name has read or
- * written. A claim writes the base that it counts with into its node, for inspect and break.
+ * node %tokens below the root. It makes tokens larger than a floor that an op asks for: a claim raises the base, by compare and
+ * set, before it is granted. So a claim must know a base that is at least as large as the one that each former holder of its
+ * name has read or written. A claim writes the base that it counts with into its node, for inspect and break.
  *
- * The base is read once for each connection, and watched, so that an acquire need not ask for it. The event of a watch comes
+ * The base is read once for each connection, and watched, so that an acquire need not read it. The event of a watch comes
  * before the answer to any later request of the same connection that could see the change or what followed it. So if a list
- * shows a claim as first, and no event has come since the base was read, then nobody raised it before the claim was first. A
- * base that was raised within the last seconds (a migration is under way) is not watched, because every raise would wake
- * all clients. Then each claim reads it behind the list that shows it as first.
+ * shows a claim as first, and no event has come since the base was read, then nobody raised the base before the claim was
+ * first. A base that was raised within the last seconds (a migration is under way) is not watched, because every raise would
+ * wake all clients. Then each claim reads it behind the list that shows it as first.
  *
  * A read of the base in the flight of every create and list would need no watch, but it costs an acquire a tenth.
  *
- * RAISING. In phase both of a migration every acquire needs a larger base. If each wrote it for itself, a thousand that come
- * together would fail at each other's writes, and send a million. So a client has one write of the base on its way, or one
- * read, for all its claims that need more (driver->raising). It writes the largest base that one of them needs. When that is
- * answered, each counts with the base that it needs itself, if that is no more: so its token is its floor, as a migration wants it.
+ * RAISING. In phase `both` of a migration, every acquire needs a larger base. If each claim wrote it for itself, a thousand
+ * simultaneous claims would fail because of each other's writes, and send a million. So a client has only one write or one read
+ * of the base on its way, for all its claims that need more (driver->raising). It writes the largest base that one of them
+ * needs. When that is answered, each claim counts with the base that it needs itself, if that is no larger. So its token is its
+ * floor, as a migration needs it.
  *
  *   state    event                                    what follows
  *   IDLE     a claim needs more than it knows         WRITING
@@ -31,10 +32,11 @@
  *            the answer is lost                       IDLE; the claims wait for the next connection, or go with the next claim
  *   any      another connection, another session      IDLE; the claims look again. The write may be executed yet
  *
- * Why a claim may count with less than the node has by then, whether it came before the write was sent or after. Whoever held its
- * name before counted with no more than the base that the claim knew when it came, and the claim counts with that at least.
- * Whoever is granted its name later reads what was written, or more, and the claim counts with that at most. (Several claims of
- * one name, which are shared, get different tokens.) What was read, in place of written, is counted with as it is. */
+ * Why a claim may count with less than the node has by then, whether it came before or after the write was sent. Each earlier
+ * holder of its name counted with no more than the base that the claim knew when it came, and the claim counts with at least
+ * that base. Each later holder of its name reads the base that was written, or a larger one, and the claim counts with at most
+ * the written one. (Several shared claims of one name get different tokens.) If the base was read, and not written, claims
+ * count with exactly that base. */
 #include "claim.h"
 
 #include <stdio.h>
@@ -51,7 +53,7 @@ static void base_watched(struct driver *driver, struct request *request)
 {
     if (request->to.step != driver->base_step || request->rc == ZOK || request->rc == ZNONODE)
         return;
-    driver->base_step++; /* there is no watch, so the answer to the get counts for nothing */
+    driver->base_step++; /* there is no watch, so the answer to the get is ignored */
     driver->base_state = BASE_UNKNOWN;
 }
 
@@ -68,7 +70,7 @@ static void base_told(struct driver *driver, struct request *request)
     driver->base_version = request->rc == ZOK ? request->stat.version : -1;
 }
 
-/* The watch is of an `exists`, because a `get` sets none if there is no node. */
+/* An `exists` sets the watch, because a `get` sets none if there is no node. */
 static void ask(struct driver *driver)
 {
     struct reply_to watched = {.answered = base_watched, .step = ++driver->base_step};
@@ -83,7 +85,7 @@ void base_connected(struct driver *driver)
     driver->raise_open = false;
     while (driver->raising != NULL) /* they look again */
         claim_not_raising(driver, driver->raising);
-    ask(driver); /* what is known is of another connection, at another server */
+    ask(driver); /* the known base is from another connection, to another server */
 }
 
 void base_changed(struct driver *driver)
@@ -109,11 +111,11 @@ void claim_grant(struct driver *driver, struct claim *claim)
     mortise_op *op = claim->op;
     int64_t now_ns = now_of(driver), until_ns = session_deadline(driver);
     if (until_ns - now_ns < session_timeout_ns(driver) / 10) {
-        beats_need(driver); /* the next beat proves more, and calls again */
+        beats_need(driver); /* the next beat proves more, and calls this again */
         return;
     }
     if (claim->state == CLAIM_READY && claim->kind.shared && claim->gate != NULL)
-        return; /* when it has left the gate, so that others may come */
+        return; /* it is granted when it has left the gate, so that others may come */
     if (claim->state == CLAIM_READY) {
         claim_become(driver, claim, CLAIM_HELD);
         claim->ends_ns = claim->from_ns + claim->ttl_ms * NS_PER_MS;
@@ -139,7 +141,7 @@ static uint64_t token_with(const struct claim *claim, int64_t base)
     return (uint64_t)claim->czxid + (uint64_t)base;
 }
 
-/* The base is high enough. The node says it, if it does not yet. */
+/* The base is high enough. Writes it into the node, if the node does not have it yet. */
 static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 {
     char data[DATA_MAX];
@@ -161,7 +163,7 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 
 /* ---- raising the base --------------------------------------------------------------------------------------- */
 
-/* The base that a claim on the list needs: for its floor, and for another token than other claims of the name have got. */
+/* The base that a claim on the list needs, for its floor, and for a token that other claims of the name have not got. */
 static uint64_t wanted(const struct claim *claim)
 {
     return larger(larger(claim->token_floor, claim->token), claim->name->last_token + 1) -
@@ -197,7 +199,7 @@ static void raise_base(struct driver *driver, int64_t base, int32_t version)
     {
         if (wanted(claim) <= (uint64_t)base)
             count_with(driver, claim, base);
-        else if (wanted(claim) > INT64_MAX) /* nobody could read such a base again */
+        else if (wanted(claim) > INT64_MAX) /* nobody could read so large a base again */
             claim_fail(driver, claim, MORTISE_BACKEND, ZBADARGUMENTS);
         else
             most = larger(most, wanted(claim));
@@ -255,7 +257,7 @@ static void raised(struct driver *driver, struct request *request)
         raise_base(driver, driver->raised_base, request->stat.version);
     } else if (rc != ZBADVERSION && rc != ZNODEEXISTS && rc != ZNONODE)
         raise_fail(driver, rc);
-    else if (driver->raising != NULL) /* somebody else was faster */
+    else if (driver->raising != NULL) /* another client was faster */
         raise_sent(driver, send_get(driver, NODE, NULL, to));
 }
 
@@ -266,7 +268,7 @@ static void count(struct driver *driver, struct claim *claim, int64_t base, int3
         claim_fail(driver, claim, MORTISE_BACKEND, ZDATAINCONSISTENCY);
         return;
     }
-    claim->token = token_with(claim, base); /* it must not count with less */
+    claim->token = token_with(claim, base); /* it must not count with less from now on */
     if (claim->token >= claim->token_floor) {
         count_with(driver, claim, base);
         return;
@@ -315,7 +317,7 @@ bool claim_read_number(struct driver *driver, struct claim *claim)
                       send_get(driver, claim->name->folder, NULL, claim_reply(claim, number_read)));
 }
 
-/* The gate is open for the claim that wants to go through it. */
+/* Opens the gate for the claim that is to go through it. */
 static void open_gate(struct driver *driver, struct claim *gate)
 {
     claim_become(driver, gate, CLAIM_HELD);

@@ -1,8 +1,8 @@
 /* watch.c - which nodes the library watches for this client.
  *
- * After a reconnection the library sets all watches again in one request. Servers refuse a request of more than a
- * megabyte, each time, so a client with too many watches would never come back. So the driver counts their paths and sets
- * no more watches than fit; a claim without a watch looks again from time to time.
+ * After a reconnection the library sets all watches again in one request. Servers refuse a request of more than a megabyte,
+ * each time, so a client with too many watches would never come back. So the driver counts the bytes of their paths and sets no
+ * more watches than fit. A claim without a watch looks again from time to time.
  *
  * A path is noted before the request is sent. The watch's event, a failure of the request and the end of the session remove
  * it.
@@ -10,14 +10,14 @@
  * A watch *stands* on one connection, from the answer to its request until its event is read. A claim that waits for one of
  * P permits watches P nodes, and looks again after each event of one of them; then it asks only for those nodes on which no
  * watch stands. Why the others wake it:
- *   - The event of a watch that stands is yet to be read, though it may be in the mailbox. It is told to all claims in the
- *     folder (lease.c), whoever asked for the watch. A claim that leaves a node out waits from the same call on, so it is told.
- *     An event that was read earlier has removed the watch.
+ *   - The event of a standing watch is yet to be read, although it may be in the mailbox. It goes to all claims in the folder
+ *     (lease.c), whichever claim asked for the watch. A claim that leaves a node out waits from the same call on, so it gets
+ *     the event. An event that was read earlier has removed the watch.
  *   - The request is on its way: its watch does not stand. If the node is gone by then, there will be no event, and only the
- *     claim that asked hears of that.
- *   - The claim that asked has ended: nobody takes a watch back. It ends with its event.
- *   - The node is made anew, with the same name: the end of the one before is an event of its own.
- *   - There is another session: the watches have ended, and what comes of an earlier session is not counted.
+ *     claim that asked learns that.
+ *   - The claim that asked has ended: the watch stays, because nobody removes it, and ends with its event.
+ *   - The node is made anew, with the same name: the end of the former node is an event of its own.
+ *   - There is another session: the watches have ended, and events of an earlier session do not count.
  *   - There is another connection: the library sets the watches again, but none of them stands. All waiting claims look again
  *     then, and ask for each node.
  *   - There was no memory for an event: no beat proves anything before there is another session or connection (session.h). */

@@ -234,8 +234,7 @@ size_t locks_end_of_prefix(const char *prefix, size_t len, char *end);
 void locks_record(struct sql_request *request, int64_t version, const void *value, size_t len);
 /* Whether the request is a READ, not sent yet, of a caller that waits and has looked in vain before (MORTISE_OP_AGAIN). */
 bool locks_looks_again(const struct sql_request *request);
-/* When such a READ is due. 0: at once. For a dialect that notifies nobody, because the core asks more often than
- * that. */
+/* When such a READ is due. 0: at once. For a dialect that notifies nobody, because the core asks more often than that. */
 int64_t locks_look_due(const struct sql_request *request);
 /* A notification came. */
 void locks_hear(struct sql_locks *locks, const char *name, size_t name_len);
