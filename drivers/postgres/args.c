@@ -1,4 +1,4 @@
-/* args.c - see args.h. Numbers go out as PostgreSQL's own binary form: big-endian. */
+/* args.c - see args.h. Numbers are sent in PostgreSQL's binary form: big-endian. */
 #include "args.h"
 
 #include <stdlib.h>

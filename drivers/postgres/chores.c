@@ -1,8 +1,8 @@
-/* chores.c - statements of the driver's own: is the backend of a lost connection gone (the statement also tells it to end), and
- * rows that have been free for long. */
+/* chores.c - statements of the driver's own: one asks whether the backend of a lost connection is gone, and tells it to end;
+ * others delete rows that have been free for long. */
 #include "driver.h"
 
-#define DRIFT_SHARE 1000 /* a clock that is slower by more is broken */
+#define DRIFT_SHARE 1000 /* a clock that is slower by more counts as broken */
 #define STRETCH_PAUSE_NS (10 * NS_PER_MS)
 #define APART_US INT64_C(1700000000) /* between the sweeps of the fleet; less than half an hour */
 
@@ -17,7 +17,7 @@ bool ghost_look(struct request *request, const struct session *session)
     return true;
 }
 
-/* No row: it is gone, or a pooler has given it to this connection. Whatever it did is done. */
+/* No row: the backend is gone, or a pooler has given it to this connection. Whatever it did is done. */
 enum ghost_answer ghost_take(struct request *request, const struct session *session)
 {
     (void)session;
@@ -26,9 +26,9 @@ enum ghost_answer ghost_take(struct request *request, const struct session *sess
     return answered && PQntuples(result) == 0 ? GHOST_GONE : GHOST_THERE;
 }
 
-/* Behind a pooler. The server's clock was read a while ago, and may be slower than ours; the commit comes after
- * the look at the clock, and may wait (for a standby, for example). No time-out of the server ends that wait, so one that
- * takes longer than this is a late one: protocol.md says what it may do. */
+/* For a connection behind a pooler. The server's clock was read a while ago, and may be slower than ours. The commit
+ * comes after the look at the clock, and may wait (for a standby, for example). No time-out of the server ends that wait,
+ * so a commit that takes longer than this comes late: protocol.md says what it may do. */
 int64_t ghost_lingers_ns(const struct link *link, int64_t now_ns)
 {
     const struct pg_link *mine = pg_link_const(link);
@@ -58,7 +58,7 @@ static void send_stretch(struct request *request, int64_t pause_ns)
     request->not_before_ns = remote_now(remote) + pause_ns;
 }
 
-/* TURN tells where the last sweep was given up, or nothing. */
+/* The result of TURN says where the last sweep was given up, or nothing. */
 static void swept(struct request *request)
 {
     const PGresult *result = pg_request(request)->result;
@@ -83,7 +83,7 @@ struct request *sweep(struct remote *remote)
     if (request == NULL)
         return NULL;
     args_int8(&pg_request(request)->args, APART_US);
-    request->alone = true; /* its rows are in no order with those of others */
+    request->alone = true; /* its rows have no common order with those of others */
     statement_send(request, TEXT_SWEEP_TURN, LANE_LAZY);
     return request;
 }

@@ -1,4 +1,4 @@
-/* connection.c - a connection is made by libpq, which tries all addresses, and what comes in on it. */
+/* connection.c - makes a connection by libpq, which tries all addresses, and takes what comes in on it. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void take_notice(void *arg, const PGresult *result)
         mine->unconfirmed = true;
 }
 
-/* If the server itself refuses the connection, one of these is wrong. */
+/* If the server itself refuses the connection, one of these settings is wrong. */
 void connection_failed(struct link *link)
 {
     char text[400];
@@ -152,7 +152,7 @@ static void read_all(struct link *link)
     PGconn *conn = pg_link(link)->conn;
     char why[320];
     bool fine = PQconsumeInput(conn) == 1;
-    /* what TLS has read already makes no descriptor ready */
+    /* bytes that TLS has read already make no descriptor ready */
     for (int i = 0; i < TLS_RECORDS && fine && PQsslInUse(conn); i++)
         fine = PQconsumeInput(conn) == 1;
     if (!take_results(link))
@@ -168,7 +168,7 @@ static void read_all(struct link *link)
         link_failed_why(link, MORTISE_UNREACHABLE, true, why);
 }
 
-/* If libpq cannot write, it may read. */
+/* While libpq cannot write, it may have to read. */
 void connection_come_in(struct link *link, short events)
 {
     struct pg_link *mine = pg_link(link);
@@ -186,7 +186,7 @@ void connection_come_in(struct link *link, short events)
         connection_failed(link);
 }
 
-/* What the server said last, if anything, comes before the end of file. */
+/* The server's last message, if any, comes before the end of file. */
 bool connection_is_there(struct link *link)
 {
     for (int i = 0; i < TLS_RECORDS && link->state == LINK_READY; i++) {

@@ -1,5 +1,5 @@
 /* dialect.c - the steps of drivers/lib/sql as statements of PostgreSQL, and their results. The texts are in sql.c;
- * protocol.md says what each promises. */
+ * protocol.md says what each step promises. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void bind_old(struct args *args, const struct rowlease_row *row)
     args_bytes_or_null(args, row->waiters, row->waiters_len);
 }
 
-/* What is bound must outlive the rows of `locks`. */
+/* Copies the values, because they must outlive the rows of `locks`. */
 static void send_copy(struct request *request, enum text text, enum lane lane)
 {
     static const struct sql_fault no_memory = {
@@ -67,8 +67,8 @@ static void send_copy(struct request *request, enum text text, enum lane lane)
         locks_fail(&request->base, MORTISE_NOMEM, &no_memory);
 }
 
-/* The first waiter is notified in the same transaction: this process may die right after it, and nobody else would notify
- * it. Only what is lazy wakes anybody. */
+/* The first waiter is notified in the same transaction, because this process may die right after it, and nobody else
+ * would notify that waiter. Only lazy writes wake anybody. */
 static void send_write(struct request *request, struct args *args)
 {
     const struct sql_locks *locks = request->base.locks;
@@ -135,14 +135,16 @@ static void send_list(struct request *request, struct args *args)
     send_copy(request, TEXT_LIST, LANE_READING);
 }
 
-/* A write of a record may have been lost whose session nobody has seen end: behind a pooler, or one that is not ended within
- * the time after which records are read. Its commit is waited for. Otherwise readers need not wait for each other. */
+/* Whether a write of a record may have been lost, and nobody has seen its session end: behind a pooler, or if the session
+ * does not end within the time after which records are read. Then a read waits for that commit. Otherwise readers need not
+ * wait for each other. */
 static bool is_haunted(const struct driver *driver)
 {
     return driver->pooler_seen || driver->remote.ghosts != NULL;
 }
 
-/* Reading is durable, too: see protocol.md. What may wait for the row of a record keeps no rows of others locked. */
+/* Reading is durable, too: see protocol.md. A request that may wait for the row of a record must not keep the rows of
+ * others locked, so it goes alone. */
 static void send_record_read(struct request *request, struct args *args)
 {
     bind_name(&args_binder, args, request);
@@ -191,7 +193,7 @@ static void run(struct sql_request *base)
 
 /* ---- results ----------------------------------------------------------------------------------- */
 
-/* A bytea; false: it is longer than it may be. Null is 0 bytes. */
+/* Reads a bytea. False: it is too long. Null counts as 0 bytes. */
 static bool take_bytes(const PGresult *result, int tuple, int column, void *to, size_t size,
                        size_t *len)
 {
@@ -203,7 +205,7 @@ static bool take_bytes(const PGresult *result, int tuple, int column, void *to, 
     return true;
 }
 
-/* From the columns of READ or LIST, the first of which is `first`; false: it makes no sense. */
+/* Takes the columns of READ or LIST, beginning with `first`. False: they make no sense. */
 static bool take_row(const PGresult *result, int tuple, int first, struct rowlease_row *row,
                      int64_t *now_us)
 {
@@ -239,13 +241,13 @@ static void take_list(struct request *request)
     int64_t now_us;
     for (int i = 0; i < PQntuples(result); i++)
         if (take_row(result, i, 1, &request->base.locks->row,
-                     &now_us)) /* else: who asks for it is told */
+                     &now_us)) /* otherwise an op for that name reports it */
             locks_list_row(&request->base, PQgetvalue(result, i, 0),
                            (size_t)PQgetlength(result, i, 0), now_us);
 }
 
-/* What the connection says of itself, as a finding (driver.h, MORTISE_OP_PING). With `pooler = no` the driver takes any server
- * process for its own, whatever the pooler in between does. */
+/* A finding about the connection itself (driver.h, MORTISE_OP_PING). With `pooler = no`, the driver takes any server process
+ * for its own, even if there is a pooler in between. */
 static const char *pooler_finding(struct link *link)
 {
     bool trusted = driver_of(link)->values[OPTION_POOLER].number == POOLER_NO;
@@ -330,7 +332,7 @@ static void take_result(struct request *request, struct sql_result *to)
 
 /* ---- what becomes of a request --------------------------------------------------------------------- */
 
-/* Only now it is known what the connection is like. */
+/* Only now the kind of the connection is known. */
 static void sending(struct request *request)
 {
     op_sending(request);
@@ -389,7 +391,7 @@ const struct sql_dialect postgres_dialect = {
     .request_size = sizeof(struct pg_request),
     .quick = true,
     .append =
-        true, /* a row that goes round within one process is another whenever it has been read */
+        true, /* a row that changes hands within one process changes after each READ */
     .visible_is_safe = false, /* a synchronous standby may lack it: see protocol.md */
     .run = run,
     .cancel = op_cancel,

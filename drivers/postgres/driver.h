@@ -6,10 +6,10 @@
  *   chores.c      statements of the driver's own: rows that have been free for long, backends of lost connections
  *   notify.c      notifications that are not part of another statement
  *   group.c       a group as a pipeline, and the results of its statements
- *   connection.c  a connection is made, and what comes in on it
+ *   connection.c makes a connection, and takes what comes in on it
  *   setup.c       a new connection: which backend it is, the tables, the prepared statements
- *   target.c      where the servers are: what libpq makes of the settings
- *   sql.c         the texts of the statements; args.c: what is bound to them
+ *   target.c where the servers are, according to libpq's settings
+ *   sql.c the texts of the statements; args.c: the bound values
  *   fault.c       SQLSTATEs as statuses and messages */
 #ifndef MORTISE_POSTGRES_DRIVER_H
 #define MORTISE_POSTGRES_DRIVER_H
@@ -42,7 +42,7 @@ enum option {
 };
 enum pooler { POOLER_AUTO, POOLER_YES, POOLER_NO };
 enum setup_phase { SETUP_IDENTIFY, SETUP_MAKE, SETUP_PREPARE, SETUP_LISTEN };
-/* Settings of libpq's that have other defaults here. */
+/* Settings of libpq that have other defaults here. */
 enum { DEFAULT_GSSENCMODE = 5, DEFAULTS = 6 };
 
 struct pg_request {
@@ -62,13 +62,13 @@ struct pg_link {
     enum setup_phase phase;
     size_t setup_at, setup_count;
     bool setup_got, tables_missing;
-    bool listens; /* LISTEN was part of it */
+    bool listens; /* the setup has included LISTEN */
     /* group.c */
     size_t
-        at; /* of the group that comes back: whose result is next, with those before and after the requests' */
-    bool got; /* a result of that one was seen */
+        at; /* which result of the returning group is next, counting those before and after the requests' */
+    bool got; /* a result of that statement was seen */
     bool unflushed;
-    bool unconfirmed; /* a commit that was answered is not on the standby: see protocol.md */
+    bool unconfirmed; /* an answered commit is not on the standby: see protocol.md */
 };
 
 struct driver {
@@ -76,11 +76,11 @@ struct driver {
     const mortise_value *values;
     struct pg_link main, live;
 
-    size_t first_address;     /* which to begin with */
-    bool defaults[DEFAULTS];  /* no setting says otherwise */
-    char schema[SCHEMA_SIZE]; /* that the tables are in. setup.c */
-    bool schema_found;        /* and it stays that */
-    bool pooler_seen;         /* a connection was through one */
+    size_t first_address;     /* the address to begin with */
+    bool defaults[DEFAULTS];  /* no setting overrides it */
+    char schema[SCHEMA_SIZE]; /* the schema of the tables: setup.c */
+    bool schema_found;        /* from then on, it stays the same */
+    bool pooler_seen;         /* a connection went through a pooler */
     char channel[CHANNEL_SIZE];
     bool listen_wanted; /* a caller waits */
 };
@@ -113,9 +113,9 @@ static inline const struct pg_request *pg_request_const(const struct request *re
 /* ---- target.c ---------------------------------------------------------------------------------- */
 
 mortise_status target_find(struct driver *driver, mortise_error *error);
-/* They are tried in a circle. True: the one that this connection is at is passed by, the next begins behind. */
+/* Addresses are tried in a circle. True: the next attempt begins behind the present address of this connection. */
 bool target_pass_by(struct driver *driver, const struct addresses *addresses, const PGconn *conn);
-/* Begins a connection to them; NULL: out of memory. */
+/* Begins a connection to these addresses. NULL: out of memory. */
 PGconn *target_connect(struct driver *driver, const struct addresses *addresses);
 
 /* ---- dialect.c, notify.c, fault.c --------------------------------------------------------------- */
@@ -140,7 +140,7 @@ struct request *sweep(struct remote *remote);
 
 /* ---- group.c ----------------------------------------------------------------------------------- */
 
-/* Its arguments are bound: it goes to the queue of its lane. */
+/* Puts a request, whose arguments are bound, into the queue of its lane. */
 void statement_send(struct request *request, enum text text, enum lane lane);
 void statement_forget(struct request *request);
 size_t group_size(const struct link *link, const struct request *request);
@@ -149,7 +149,7 @@ bool group_send(struct link *link, struct group *group);
 bool group_flush(struct link *link);
 /* How long a group behind a pooler may take. */
 int64_t group_patience_ns(const struct remote *remote);
-/* A result or NULL from libpq; false: the connection is gone by now. */
+/* Takes a result, or NULL, from libpq. False: the connection is gone by now. */
 bool group_result(struct link *link, PGresult *result);
 int64_t result_int8(const PGresult *result, int tuple, int column);
 int64_t result_time(const PGresult *result, int tuple, int column); /* µs; 0: long ago */
@@ -163,13 +163,13 @@ short connection_events(const struct link *link);
 void connection_come_in(struct link *link, short events);
 bool connection_is_there(struct link *link);
 const char *connection_where(const struct link *link, char *text, size_t size);
-/* libpq says why; the link is not READY yet. */
+/* Fails a link that is not READY yet, with libpq's reason. */
 void connection_failed(struct link *link);
 
 /* ---- setup.c ----------------------------------------------------------------------------------- */
 
 void setup_begin(struct link *link);
-/* LISTEN, on a connection that was made without, as soon as nothing is in flight. */
+/* Sends LISTEN on a connection that was made without it, as soon as nothing is in flight. */
 void setup_listen(struct link *link);
 /* As group_result. */
 bool setup_result(struct link *link, PGresult *result);

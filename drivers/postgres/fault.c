@@ -1,5 +1,5 @@
-/* fault.c - what the server says went wrong, as statuses of Mortise and as lines that a person can act on.
- * None holds more of a name than its quoted form. */
+/* fault.c - turns the server's errors into statuses of Mortise, and into lines that a person can act on. None
+ * contains more of a name than its quoted form. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static const struct {
     {"58", MORTISE_BACKEND, true, 0, NULL},
 };
 
-/* Five letters of six bits each, as the server's own sources have them. */
+/* Five letters of six bits each, as in the server's own sources. */
 static int pack_state(const char *state)
 {
     int packed = 0;
@@ -72,7 +72,7 @@ void fault_read(const PGresult *result, struct fault *fault)
     if (state != NULL) {
         fault->base.native = pack_state(state);
         describe(state, fault);
-    } else { /* libpq's own: the connection is gone */
+    } else { /* an error of libpq itself: the connection is gone */
         fault->base.status = MORTISE_UNREACHABLE;
         fault->base.retryable = true;
         fault->flags = FAULT_RESET;

@@ -1,5 +1,5 @@
-/* group.c - a group goes out as a pipeline with one sync, which the server executes as one transaction, and the results of
- * its statements come back. protocol.md says what a group is, and why. */
+/* group.c - sends a group as a pipeline with one sync, which the server executes as one transaction, and takes the results
+ * of its statements. protocol.md says what a group is, and why. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ void statement_send(struct request *request, enum text text, enum lane lane)
 
 /* ---- a group is sent --------------------------------------------------------------------------- */
 
-/* On the wire, at most: Bind, Describe, Execute; before them Parse, behind a pooler. */
+/* The largest size on the wire: Bind, Describe, Execute; behind a pooler also Parse before them. */
 size_t group_size(const struct link *link, const struct request *request)
 {
     bool pooled = pg_link_const(link)->pooled;
@@ -129,14 +129,14 @@ static bool send_in_order(struct pg_link *mine)
     return PQsendQueryParams(mine->conn, sql_in_order, 0, NULL, NULL, NULL, NULL, 1) == 1;
 }
 
-/* Which goes alone. */
+/* Whether the group is a stretch of a sweep, which goes alone. */
 static bool is_stretch(const struct group *group)
 {
     return group->count > 0 && pg_request_const(group->requests[0])->text == TEXT_SWEEP;
 }
 
-/* Behind a pooler there is one statement before those of the requests, and one after them if they write. Before a stretch of a
- * sweep there is one. */
+/* Behind a pooler, there is one statement before those of the requests, and one after them if they write. Before a stretch of
+ * a sweep, there is one statement. */
 static size_t lead_of(const struct pg_link *mine, const struct group *group)
 {
     return (size_t)mine->pooled + is_stretch(group);
@@ -165,7 +165,7 @@ bool group_send(struct link *link, struct group *group)
 
 /* ---- results come back ------------------------------------------------------------------------- */
 
-/* A fresh reading of the server's clock: over days the two clocks drift apart. */
+/* Takes a fresh reading of the server's clock, because over days the two clocks drift apart. */
 static void take_clock(struct pg_link *mine, const PGresult *result)
 {
     int64_t clock_us = result_time(result, 0, 0);
@@ -201,7 +201,7 @@ static void keep_result(struct pg_link *mine, struct group *group, PGresult *res
         PQclear(result);
 }
 
-/* libpq's own: there is no memory for what the server has answered. Nobody knows what that was. */
+/* Whether it is an error of libpq itself: there was no memory for the server's answer. Nobody knows what the answer was. */
 static bool is_unread(const PGresult *result)
 {
     ExecStatusType status = PQresultStatus(result);

@@ -1,7 +1,7 @@
 /* module.c - the PostgreSQL driver as a module: its table, its options, how an instance is opened and closed.
  *
- * A table of a database is the backend. driver.h says which file does what, protocol.md what happens if
- * something fails. Opening makes no connection: the first op does. */
+ * A table of a database is the backend. driver.h says what each file does, protocol.md what happens if something
+ * fails. Opening makes no connection; the first op makes one. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -100,8 +100,9 @@ static const struct remote_dialect dialect = {
 
 /* ---- the module ----------------------------------------------------------------------------------- */
 
-/* libpq reads its environment by getenv, also at each later connection: the caller of a set-uid program would choose the server
- * (PGHOSTADDR) and what vouches for it (PGSSLROOTCERT, the files below HOME), and so learn the password (R11). */
+/* libpq reads its environment by getenv(), even at each later connection. So the caller of a set-uid program could choose the
+ * server (PGHOSTADDR) and the certificates that vouch for it (PGSSLROOTCERT, the files below HOME), and learn the password
+ * (R11). */
 static mortise_status check_environment(mortise_error *error)
 {
     if (getauxval(AT_SECURE) == 0)

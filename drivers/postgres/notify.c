@@ -1,5 +1,5 @@
-/* notify.c - notifications: a channel per client, whose payload is the name in hex; those that go out alone, and
- * those that come in. */
+/* notify.c - notifications: there is a channel for each client, and the payload is the name in hex. Sends
+ * notifications that go out alone, and takes those that come in. */
 #include "driver.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The length, 0: no name. */
+/* Returns the length; 0: it is no name. */
 static size_t unhex(const char *text, char *bytes)
 {
     size_t len = 0;
@@ -58,7 +58,7 @@ void notify_heard(struct driver *driver, const char *payload)
 
 /* ---- one that goes out alone ----------------------------------------------------------------------- */
 
-/* The server takes no notification now: the waiter keeps its place, and is notified as soon as possible. */
+/* The server accepts no notification now. The waiter keeps its place, and is notified as soon as possible. */
 static void failed(struct request *request, const struct fault *fault)
 {
     struct sql_locks *locks = request->base.locks;
@@ -82,7 +82,7 @@ enum sql_notified notify_inbox(struct sql_locks *locks, const struct rowlease_in
     char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
     struct request *request = statement_new((struct remote *)locks, &handler);
     if (request == NULL)
-        return SQL_NOT_YET; /* it asks again by itself */
+        return SQL_NOT_YET; /* the waiter asks again by itself */
     request->only_notifies = true;
     notify_channel(inbox, channel);
     notify_payload(name, name_len, payload);

@@ -1,12 +1,12 @@
-/* setup.c - a new connection: whether it is the backend's own, whether the tables are there and are ours,
- * the settings, the prepared statements. Two round trips; one more, once in the life of a database, to make
- * the tables.
+/* setup.c - a new connection: checks whether it leads to a backend of its own, and whether the tables exist and are
+ * ours; makes the settings and the prepared statements. This takes two round trips; once in the life of a database it
+ * takes one more, to make the tables.
  *
  * THE SCHEMA. Clients whose roles have different search_paths must not use different tables without knowing.
- * So a client takes the schema that its config names. Without one it takes the only schema of the database that
- * has the tables, if that is on its path, and fails with CONFIG otherwise. No client makes tables beside others: if
- * another schema has them, only a person may make a second set. Once found, the schema stays for the life of the
- * client, so a copy of the tables that somebody makes elsewhere does not disturb running clients. */
+ * So a client takes the schema that its config names. If the config names none, it takes the only schema of the
+ * database that has the tables, if that is on its path, and fails with CONFIG otherwise. If another schema has the
+ * tables, no client makes a second set; only a person may do that. Once found, the schema stays the same for the life
+ * of the client, so a copy of the tables that somebody makes elsewhere does not disturb running clients. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -159,7 +159,7 @@ static void note_pooler(struct link *link)
                                    "(pooler = yes in the config says so from the start)");
 }
 
-/* False: it is not clear which tables are meant; the link has failed. */
+/* False: it is unclear which tables are meant, and the link has failed. */
 static bool take_schema(struct link *link, const PGresult *result)
 {
     struct driver *driver = driver_of(link);
@@ -199,7 +199,8 @@ static bool take_schema(struct link *link, const PGresult *result)
     return *text == '\0';
 }
 
-/* It is not one row of so many columns: no PostgreSQL server answers so, and there may be no value to read. */
+/* Whether the result is not one row of so many columns. No PostgreSQL server answers in this way, and there may be no value
+ * to read. */
 static bool lacks(struct link *link, const PGresult *result, int columns)
 {
     if (PQntuples(result) == 1 && PQnfields(result) == columns)
@@ -290,7 +291,7 @@ static bool phase_done(struct link *link)
         return false;
     }
     if (pg_link(link)->phase >= SETUP_PREPARE &&
-        has_to_listen(link)) { /* the first waiter came meanwhile */
+        has_to_listen(link)) { /* the first waiter has come meanwhile */
         begin(link, SETUP_LISTEN);
         return link->state == LINK_SETTING_UP;
     }

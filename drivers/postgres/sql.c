@@ -1,10 +1,10 @@
-/* sql.c - the texts of the statements; see sql.h for what is bound to them, and protocol.md for what each
- * promises.
+/* sql.c - the texts of the statements; sql.h says what is bound to them, and protocol.md what each promises.
  *
- * Time is clock_timestamp(), never now(), which is the transaction's beginning. It is read after a wait for
- * the row where whoever was waited for changed it: then all is computed anew. Where that one only locked
- * it, or was rolled back, what was computed before the wait is written: a claim that ends a little early, by
- * the wait, but still a ttl after the statement was sent. A row that is free expired at -infinity. */
+ * Time is clock_timestamp(), never now(), which is the transaction's beginning. If a statement waits for a row, and
+ * the other session has changed the row, everything is computed anew, so the time is read after the wait. If the
+ * other session only locked the row, or was rolled back, the values from before the wait are written: then a claim
+ * ends a little early, by the wait, but still a ttl after the statement was sent. A free row has expired at
+ * -infinity. */
 #include "sql.h"
 
 #include "../lib/sql/rowlease.h"
@@ -49,15 +49,16 @@ const char *sql_schema_text(void)
            ";\n" MAKE_RECORD ";\n" MAKE_META ";\n" MAKE_LAYOUT ";\n";
 }
 
-/* Two clients that make a table at once would get in each other's way, IF NOT EXISTS or not. */
+/* Two clients that make a table at the same time would get in each other's way, with or without IF NOT EXISTS. */
 const char *const sql_make[] = {MAKE_LOCK, MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
 const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 
-/* Until PATH has set the search_path, the role's own is in force, and any schema of its may come before pg_catalog: there
- * each function, operator, type and table is named with its schema. (IN, NULLIF and CASE x WHEN look for an operator
- * too.) Afterwards pg_catalog comes first, and a foreign one could be preferred only if its types fitted better: so
- * they fit exactly. A literal without a type is a text there, or what the other operand is. But f('literal') is a cast if
- * any schema has a type f, a domain say, whose checks would run: such a function is named with its schema, too. */
+/* Until PATH has set the search_path, the role's own is in force, and any schema on it may come before pg_catalog. So
+ * until then, each function, operator, type and table is named with its schema. (IN, NULLIF and CASE x WHEN also look for
+ * an operator.) Afterwards pg_catalog comes first, and a foreign function or operator could be preferred only if its
+ * types fitted better. So our types fit exactly. A literal without a type is a text there, or has the type of the other
+ * operand. But f('literal') is a cast if any schema has a type f, for example a domain, whose checks would run. Such a
+ * function is named with its schema, too. */
 #define EQUALS " OPERATOR(pg_catalog.=) "
 #define DIFFERS " OPERATOR(pg_catalog.<>) "
 #define AND_TEXT " OPERATOR(pg_catalog.||) "
@@ -69,17 +70,17 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
     "AND relpersistence" DIFFERS "'t' AND relname" EQUALS
 #define HAVE_LOCK HAVE "'mortise_lock'"
 #define HAVE_META HAVE "'mortise_meta'"
-/* A transaction of its own with a beginning and an end: the one that is second sees what the first has made, whatever
- * isolation is the default. */
+/* A transaction of its own with explicit BEGIN and end, so that the second client sees what the first has made,
+ * whatever the default isolation is. */
 const char sql_make_begin[] = "BEGIN ISOLATION LEVEL READ COMMITTED";
 const char sql_make_end[] = "COMMIT";
 const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
 const char sql_make_alone[] =
     "SELECT 1 / CASE WHEN EXISTS (" HAVE_LOCK " AND nspname" DIFFERS "$1) THEN 0 ELSE 1 END";
-/* Ours come first, and the server's own functions before all others: they do so where pg_catalog is not named. So the
- * role's own path, by which types and functions are found as before, follows only where it does not name it either;
- * there may be a function clock_timestamp() on it. A temporary table hides none of ours: where pg_temp is not named, it
- * comes first. */
+/* Our schema comes first, and the server's own functions before all others, which holds if pg_catalog is not named. So
+ * the role's own path, by which types and functions are found as before, follows only if it does not name pg_catalog
+ * either, because there may be a function clock_timestamp() on it. A temporary table must hide none of ours, and
+ * pg_temp would come first if it were not named. */
 #define PATH(schema)                                                                               \
     "pg_catalog.set_config('search_path', pg_catalog.quote_ident(" schema ")" AND_TEXT             \
     "CASE WHEN 'pg_catalog'" EQUALS "ANY (pg_catalog.current_schemas(false)) "                     \
@@ -87,9 +88,9 @@ const char sql_make_alone[] =
     "ELSE ', '" AND_TEXT "pg_catalog.current_setting('search_path') END" AND_TEXT "', pg_temp', "
 const char sql_path[] = "SELECT " PATH("$1") "$2)";
 
-/* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. No plan is to read a whole
- * table, because each row is found by its name. The planner would do so while a table is small: that plan stays in use when the
- * table has grown, and a new one would be the same until the table is analyzed. */
+/* These settings are only for a connection of our own: behind a pooler they would stay with somebody else's connection. No plan
+ * should read a whole table, because each row is found by its name. But the planner would choose that while a table is small.
+ * The plan would stay in use when the table has grown, and a new one would be the same until the table is analyzed. */
 const char sql_identify[] =
     "WITH found AS (" HAVE_LOCK "), asked AS (SELECT CASE WHEN $4" DIFFERS "'' THEN $4 "
     "WHEN (SELECT pg_catalog.count(*) FROM found)" EQUALS
@@ -129,8 +130,8 @@ const char sql_identify[] =
     "FROM (SELECT $1" EQUALS "-1 OR $1" EQUALS
     "pg_catalog.pg_backend_pid() AS same) AS mine, asked";
 const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 'layout'";
-/* The first of them changes nothing, and fails if the transaction is read-only. Behind a pooler the server may be another one than
- * when the connection was made, a standby, and what is read there is old. */
+/* The first statement changes nothing, and fails if the transaction is read-only. Behind a pooler, the server may be another
+ * one than when the connection was made. It may be a standby, where reads are outdated. */
 const char sql_settings[] =
     "SELECT pg_catalog.set_config('transaction_read_only', 'off', true), "
     "pg_catalog.set_config('lock_timeout', $1, true), "
@@ -148,7 +149,7 @@ const char sql_in_time[] =
 #define LAZY "pg_catalog.set_config('synchronous_commit', 'off', true)"
 #define BEHIND_ALL "pg_catalog.decode(pg_catalog.repeat('ff', 513), 'hex')" /* no name is */
 #define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
-/* One byte more than there may be: a longer value is refused without being fetched as a whole. */
+/* Fetches one byte more than is allowed, so that a longer value is refused without being fetched as a whole. */
 #define SHORT_WAITERS "substr(waiters, 1, 3073)"
 #define SHORT_RECORD "substr(value, 1, 4097)"
 #define SHORT_LAYOUT "left(value, 31)"
@@ -158,7 +159,7 @@ const char sql_in_time[] =
 #define LOCK_OID OID("mortise_lock")
 #define OURS LOCK_OID ", " OID("mortise_record") ", " OID("mortise_meta")
 
-/* For `mortise doctor`: driver.h, MORTISE_OP_PING. dialect.c has those about the connection. */
+/* For `mortise doctor`: driver.h, MORTISE_OP_PING. dialect.c has the findings about the connection. */
 #define FINDING(condition, text) "CASE WHEN " condition " THEN ' | " text "' ELSE '' END"
 #define NO_FSYNC                                                                                   \
     FINDING("pg_catalog.current_setting('fsync') = 'off'",                                         \
@@ -185,7 +186,7 @@ const char sql_in_time[] =
             "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                            \
             "note: several schemas have tables of Mortise: clients with different schemas "        \
             "do not exclude each other; set the option schema to the same in all of them")
-/* Who makes the tables before the first client does. Not refused: a role for such work may have made them. */
+/* Reports who made the tables. Another owner is not refused, because a role for such work may have made them. */
 #define OWNER                                                                                      \
     FINDING("$2 AND EXISTS (SELECT FROM pg_class WHERE oid IN (" OURS ") "                         \
             "AND NOT pg_catalog.pg_has_role(relowner, 'MEMBER') AND NOT EXISTS (SELECT "           \
@@ -232,8 +233,8 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
 
 const struct sql_text sql_texts[TEXT_COUNT] = {
-    /* Not INSERT … ON CONFLICT DO UPDATE: that locks the row, and writes that to the log, also where the
-     * row is somebody else's. */
+    /* Not INSERT … ON CONFLICT DO UPDATE, because that locks the row, and writes the lock to the log, even if the row
+     * is somebody else's. */
     [TEXT_ACQUIRE] = {TAKE_FREE, "mortise_acquire", "bnbib"},
     [TEXT_ACQUIRE_NEW] = {"WITH taken AS (" TAKE_FREE "), "
                           "made AS (INSERT INTO mortise_lock(name, version, grants, acquired_at, "
@@ -299,10 +300,10 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_PING] = {"SELECT pg_catalog.current_setting('server_version'), " SHORT_LAYOUT
                    ", " FINDINGS " FROM mortise_meta WHERE key = 'layout'",
                    "mortise_ping", "no"},
-    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. FOR KEY SHARE
-     * conflicts with no other statement of this driver. FOR NO KEY UPDATE waits for an UPDATE whose commit waits for the
-     * standby, and for others that read so, as long as their commits take; what is read is the row that was locked, as it was
-     * left. FOR SHARE would let those in, but a transaction that reads and writes a record could deadlock with another one of
+    /* Locking the row counts as a write, so the commit waits until the standby has what was read. FOR KEY SHARE conflicts
+     * with no other statement of this driver. FOR NO KEY UPDATE waits for an UPDATE whose commit waits for the standby, and
+     * for other readers of this kind until their commits are over; it then reads the row as the last one left it. FOR SHARE
+     * would not wait for such readers, but a transaction that reads and writes a record could deadlock with another one of
      * its kind. */
     [TEXT_RECORD_READ] = {READ_RECORD("FOR KEY SHARE"), "mortise_record_read", "b"},
     [TEXT_RECORD_AWAIT] = {READ_RECORD("FOR NO KEY UPDATE"), "mortise_record_await", "b"},
@@ -313,13 +314,14 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                            "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
                            "RETURNING version",
                            "mortise_record_write", "bbn"},
-    /* Not this session: a pooler in session mode may have kept it, and whatever it did for the lost connection is done. */
+    /* Excludes this session: a pooler in session mode may have kept it, and then whatever it did for the lost connection is
+     * done. */
     [TEXT_GHOST] = {"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE pid = $1 AND backend_start = $2 "
                     "AND pid <> pg_catalog.pg_backend_pid()",
                     "mortise_ghost", "4t"},
-    /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
-     * without it, unless the clock is set back by more than a day. */
+    /* A row is kept for its version. If that is older than a day of wall clock, the next token is larger even without
+     * the row, unless the clock is set back by more than a day. */
     [TEXT_SWEEP_TURN] = {"INSERT INTO mortise_meta AS meta(key, value) "
                          "VALUES ('swept', " CLOCK_US "::text) "
                          "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
@@ -328,8 +330,9 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                          "WHERE key = 'sweep' AND length(value) <= 1024 "
                          "AND value ~ '^([0-9a-f][0-9a-f])*$'), " LAZY,
                          "mortise_sweep_turn", "n"},
-    /* A stretch goes to the last of 2,000 names, or of 512 old ones. A table that is one stretch has no note. Whatever the
-     * statistics say, it is read by the index: sql_in_order is before it, and a join with `found` could read the whole index. */
+    /* A stretch ends with the last of 2,000 names, or of 512 old ones. A table of one stretch has no note. The stretch is read
+     * by the index, whatever the statistics say: sql_in_order precedes it, and there is no join with `found`, which could read
+     * the whole index. */
     [TEXT_SWEEP] =
         {"WITH last AS (SELECT name FROM mortise_lock WHERE name > $1 "
          "ORDER BY name OFFSET 1999 LIMIT 1), "

@@ -1,7 +1,7 @@
-/* sql.h - the statements of the PostgreSQL driver, by number. What is bound to each stands beside it.
+/* sql.h - the statements of the PostgreSQL driver, by number. Beside each is what is bound to it.
  *
- * Prepared once per connection, or sent with their text behind a pooler. Nothing is ever pasted into one
- * (R10), but for the channel of LISTEN, which takes no parameter and is our own random number in hex. */
+ * Prepared once per connection, or sent with their text behind a pooler. Nothing is ever pasted into a statement
+ * (R10), except the channel of LISTEN, which takes no parameter; the channel is our own random number in hex. */
 #ifndef MORTISE_POSTGRES_SQL_H
 #define MORTISE_POSTGRES_SQL_H
 
@@ -54,7 +54,7 @@ extern const char
     sql_settings[]; /* lock, statement time-out, schema: of one transaction. Fails if read-only */
 extern const char sql_path[]; /* schema, whether for one transaction only */
 extern const char
-    sql_in_order[]; /* no plan of this transaction's sorts where an index has the order */
+    sql_in_order[]; /* no plan of this transaction sorts if an index has the order */
 extern const char sql_in_time[]; /* an instant -> clock; fails (division by zero) after it */
 extern const char sql_make_begin[], sql_make_end[];
 extern const char sql_make_lock[];  /* one client makes tables at a time */

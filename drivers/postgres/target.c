@@ -1,6 +1,6 @@
-/* target.c - where the servers are. libpq puts the connection's settings together from the string, the
- * environment and the service file; then it would look up the hosts' names itself, and block. So it is
- * asked what it would use, the names are looked up by the host, and it gets addresses. Knows no link. */
+/* target.c - where the servers are. libpq combines the connection's settings from the string, the environment and the
+ * service file. Then it would look up the hosts' names itself, and block. So this file asks libpq for the settings
+ * that it would use, lets the core look the names up, and gives libpq addresses. Knows no link. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const char *option_text(const struct driver *driver, enum option option)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Asked to connect with a value that it refuses, it merges all sources and stops before the network. */
+/* If libpq is asked to connect with a value that it refuses, it merges all sources, and stops before it uses the network. */
 static PGconn *probe(struct driver *driver)
 {
     const char *const keys[] = {"dbname", "channel_binding", NULL};
@@ -44,7 +44,7 @@ static bool is_socket(const char *host)
     return *host == '\0' || *host == '/' || *host == '@';
 }
 
-/* The n-th of a list with commas; one that has a single element holds for all. False: it is too long. */
+/* Copies the n-th element of a list with commas; a list with a single element holds for all. False: the element is too long. */
 static bool list_item(const char *list, size_t n, char *item, size_t size)
 {
     bool single = strchr(list, ',') == NULL;
@@ -77,7 +77,7 @@ static const char *const default_keys[DEFAULTS] = {"keepalives_idle",      "keep
                                                    "keepalives_count",     "tcp_user_timeout",
                                                    "target_session_attrs", "gssencmode"};
 
-/* A setting of conninfo, environment or service file wins over our default. */
+/* A setting in conninfo, environment or service file overrides our default. */
 static void take_defaults(struct driver *driver, const PQconninfoOption *options)
 {
     static const char *const libpqs[DEFAULTS] = {"", "", "", "", "any", "prefer"};
@@ -132,7 +132,7 @@ static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *
     return MORTISE_OK;
 }
 
-/* libpq quotes the text that it cannot parse, which may be a piece of a password (R10). */
+/* Checked here, because libpq quotes text that it cannot parse, and that may be a piece of a password (R10). */
 static mortise_status check_text(const char *text, mortise_error *error)
 {
     char *why = NULL, line[256];
@@ -165,7 +165,7 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     if (options == NULL)
         status = fault_error(error, DRIVER_NAME, MORTISE_NOMEM, 0, true, "out of memory");
     else if (strcmp(merged(options, "channel_binding"), "mortise") != 0) {
-        fault_line(PQerrorMessage(conn), line, sizeof(line)); /* no such service, say */
+        fault_line(PQerrorMessage(conn), line, sizeof(line)); /* for example: no such service */
         status = fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false, "%s", line);
     } else
         status = take_hosts(driver, options, error);
@@ -176,7 +176,7 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
-/* Lists of the same length, from what was found. */
+/* Lists of the same length, made from the addresses that were found. */
 struct lists {
     char hosts[ADDRESSES_MAX * 256], addresses[ADDRESSES_MAX * 64], ports[ADDRESSES_MAX * 8];
 };
@@ -203,7 +203,7 @@ static bool make_lists(const struct driver *driver, const struct addresses *addr
     return fits;
 }
 
-/* libpq itself waits without end for an address that is silent. */
+/* libpq itself waits without end for a silent address. */
 bool target_pass_by(struct driver *driver, const struct addresses *addresses, const PGconn *conn)
 {
     const char *host = PQhost(conn), *text = PQhostaddr(conn), *port = PQport(conn);
@@ -231,8 +231,8 @@ static void set(struct settings *settings, const char *key, const char *value)
     settings->values[settings->count++] = value;
 }
 
-/* The kernel is to notice a silent network. Kerberos would look up names, and block. Of several hosts, the one that
- * accepts writes is meant. */
+/* The kernel must notice a silent network. Kerberos is off, because it would look up names, and block. Of several
+ * hosts, the driver wants the one that accepts writes. */
 static void set_defaults(struct settings *settings, const struct driver *driver, bool one,
                          const char *timeout_ms)
 {
@@ -259,7 +259,7 @@ PGconn *target_connect(struct driver *driver, const struct addresses *addresses)
     set_defaults(&settings, driver, addresses->count <= 1, timeout_ms);
     set(&settings, "dbname", driver->values[OPTION_CONNINFO].text);
     if (driver->defaults[DEFAULT_GSSENCMODE])
-        set(&settings, "gssencmode", "disable"); /* "prefer" may stand there */
+        set(&settings, "gssencmode", "disable"); /* the setting may be "prefer" */
     set(&settings, "host", lists->hosts);
     set(&settings, "hostaddr", lists->addresses);
     set(&settings, "port", lists->ports);

@@ -1,8 +1,8 @@
-/* clock.c - the time that rows are written in, and the boot it belongs to.
+/* clock.c - the clock whose time rows contain, and the boot of the host to which that time belongs.
  *
  * CLOCK_BOOTTIME, because neither a suspended machine nor a step of the wall clock may lengthen a claim.
- * A process in a time namespace of its own (a restored container) sees it shifted; the shift is taken out,
- * so that all processes of the host agree. Knows no row and no database. */
+ * A process in a time namespace of its own (a restored container) sees this clock shifted. The driver removes the
+ * shift, so that all processes of the host agree. Knows no row and no database. */
 #include "driver.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@ static mortise_status read_boot_id(struct driver *driver, mortise_error *error)
                        path, read ? "not an id" : strerror(code));
 }
 
-/* The file with the shift is that of the namespace that children are born in. If that is not this
- * process's own, the shift of its own cannot be found. */
+/* The file with the shift describes the namespace in which children are born. If that is not this process's own
+ * namespace, the shift of its own cannot be found. */
 static bool namespace_is_childrens(void)
 {
     char own[64], childrens[64];
@@ -86,7 +86,7 @@ bool clock_boot_is_own(void)
     return found;
 }
 
-/* Both rounded down: a claim is never made to look longer. */
+/* Rounds both down, so that a claim never looks longer than it is. */
 void clock_read(const struct driver *driver, int64_t *now_us, int64_t *wall_us)
 {
     struct timespec wall;

@@ -1,10 +1,10 @@
-/* connection.c - opens a connection to the file, with all that protects it from what others may have put into the file; and says why
- * that failed. Reads nothing. */
+/* connection.c - opens a connection to the file, with protection from code that others may have put into the file; and reports
+ * why that failed. Reads nothing from the file. */
 #include "driver.h"
 
 #include <string.h>
 
-#define STEP_INSTRUCTIONS 100 /* of SQLite's machine, between two looks at the clock */
+#define STEP_INSTRUCTIONS 100 /* of SQLite's machine, between two checks of the clock */
 #define LENGTH_MAX                                                                                 \
     (64 * 1024) /* of a row; _Static_assert below: the longest of ours is half of it */
 
@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct rowlease_row) + MORTISE_NAME_MAX <= LENGTH_MAX / 2 
 
 /* ---- why it failed ------------------------------------------------------------------------------- */
 
-/* The text of a table, or of what somebody added, is more than the limits permit (set_limits). */
+/* Whether the text of a table, or of an object that somebody added, exceeds the limits (set_limits). */
 static bool is_schema_refused(struct driver *driver, int rc)
 {
     return driver->db != NULL && (rc & 0xff) == SQLITE_CORRUPT &&
@@ -51,8 +51,9 @@ static int is_overdue(void *argument)
     return driver->locks.host->now(driver->locks.host) >= driver->step_until_ns;
 }
 
-/* No more than our own tables and statements need. SQLite looks at the clock only between instructions, and one call of
- * a function can work for seconds on a long value: so values are short, and no function takes an argument. */
+/* The limits are no higher than our own tables and statements need. SQLite checks the clock only between instructions,
+ * and one call of a function can work for seconds on a long value. So values are short, and no function takes an
+ * argument. */
 static void set_limits(sqlite3 *db)
 {
     static const struct {

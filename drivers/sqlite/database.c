@@ -1,5 +1,5 @@
-/* database.c - the connection to the file: opened, its statements prepared, opened again if the file was
- * replaced. layout.c looks at what is in it. Knows no op and no lease. */
+/* database.c - the connection to the file: opens it, prepares its statements, opens it again if the file was
+ * replaced. layout.c checks the content of the file. Knows no op and no lease. */
 #include "driver.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_NS (INT64_C(10) * NS_PER_MS) /* for those that only read, too */
+#define LOOK_EVERY_NS (INT64_C(10) * NS_PER_MS) /* for clients that only read, too */
 #define LOOK_INSIDE_NS (INT64_C(1000) * NS_PER_MS)
 #define TOUCH_EVERY_NS (INT64_C(3600000) * NS_PER_MS)
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
@@ -21,7 +21,8 @@
 
 /* ---- settings ---------------------------------------------------------------------------------- */
 
-/* SQLite gives up at once if it fears a deadlock, whatever its time-out. Blocks: for `open` only. */
+/* SQLite gives up at once if it suspects a deadlock, whatever its time-out is. This function blocks, so only `open` may use
+ * it. */
 static int until_not_busy(struct driver *driver, const char *text, int64_t patience_ms)
 {
     int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
@@ -147,8 +148,8 @@ static mortise_status moved_meanwhile(struct driver *driver, mortise_error *erro
                        driver->path);
 }
 
-/* SQLite has opened the file, but not yet looked for a log: all that was found out about the place holds only for the file that was
- * there before. */
+/* SQLite has opened the file, but not yet looked for a log. What was found out about the place holds only if the file is still
+ * the one that was there before. */
 static bool is_as_before(struct driver *driver, const struct file *before)
 {
     struct file now[FILES];
@@ -156,7 +157,7 @@ static bool is_as_before(struct driver *driver, const struct file *before)
     return !files_is_other(before, now, FILE_DATABASE) && !has_moved(driver);
 }
 
-/* The layout is in order then, or *rebooted: the rows are of another boot. */
+/* On success the layout is correct, or *rebooted is set: the rows are of another boot. */
 static mortise_status open_once(struct driver *driver, int64_t patience_ms,
                                 const struct file *before, bool *rebooted, mortise_error *error)
 {
@@ -175,7 +176,7 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms,
         status = layout_settle(driver, rebooted, error);
     if (status == MORTISE_OK && !*rebooted)
         status = prepare_all(driver, error);
-    sqlite3_busy_timeout(driver->db, 0); /* from here on transactions.c waits, not SQLite */
+    sqlite3_busy_timeout(driver->db, 0); /* from here on, transactions.c waits */
     return status;
 }
 
@@ -188,7 +189,7 @@ static void leave_files(struct driver *driver, int moved)
     driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
     driver->broken = true;
     if (moved != FILE_DATABASE)
-        driver->reopen_ns = 0; /* the last time is no reason to wait */
+        driver->reopen_ns = 0; /* an earlier attempt is no reason to wait */
     database_close(driver);
 }
 
@@ -198,18 +199,19 @@ static bool leave_index(struct driver *driver)
 {
     if (fault_is_busy(database_run(driver, TEXT_BEGIN)))
         return false;
-    leave_files(driver, FILE_INDEX); /* which rolls back */
+    leave_files(driver, FILE_INDEX); /* this rolls back */
     return true;
 }
 
-/* Clients of this process that have the same database open share its index, also with one that opens it now. One that has the
- * database that was in its place before has not noticed yet: then it leaves the log and the index of that. */
+/* Clients of this process that have the same database open share its index, even with a client that opens it now. If a client
+ * still has the database that was in the place before, it has not noticed the change: then it leaves the log and the index of
+ * that database. */
 static bool close_moved(struct driver *driver, struct driver *other, const struct file *now)
 {
     if (now[FILE_DATABASE].inode == 0)
         return true;
     if (other->db != NULL && !files_is_other(other->files, now, FILE_DATABASE))
-        /* As it is now: while this client is connected, nobody but a stranger removes its index. */
+        /* Judges by the present state: while this client is connected, only another program can remove its index. */
         return !files_index_is_other(other) || leave_index(other);
     if (strcmp(other->path, driver->path) != 0)
         return true;
@@ -218,7 +220,7 @@ static bool close_moved(struct driver *driver, struct driver *other, const struc
     return true;
 }
 
-/* What another client has left, and nobody could remove, is used for the database that is open now. */
+/* The files that another client has left, and nobody could remove, are used for the database that is open now. */
 static bool forget_left(struct driver *driver, struct driver *other, const struct file *now)
 {
     (void)now;
@@ -227,7 +229,7 @@ static bool forget_left(struct driver *driver, struct driver *other, const struc
     return true;
 }
 
-/* Nothing that this connection knows may get into the database. */
+/* From now on, nothing that this connection knows may get into the database. */
 static void copy_nothing(struct driver *driver)
 {
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -240,8 +242,8 @@ static void set_files(struct driver *driver, const struct file *files)
     forks_unlock_left();
 }
 
-/* If the database was replaced since its place was looked at, the log and the index are still those of the old one. If it was deleted,
- * that is as if it is deleted later. */
+/* If the database was replaced since its place was checked, the log and the index are still those of the old one. If it was
+ * deleted since, that is the same as if it is deleted later. */
 static mortise_status note_files(struct driver *driver, const struct file *before, bool all,
                                  mortise_error *error)
 {
@@ -257,7 +259,7 @@ static mortise_status note_files(struct driver *driver, const struct file *befor
     }
     copy_nothing(driver);
     if (replaced)
-        return moved_meanwhile(driver, error); /* the log and the index are those of the new one */
+        return moved_meanwhile(driver, error); /* log and index belong to the new one */
     driver->open_later = !all;
     return fault_error(error, MORTISE_UNREACHABLE, 0, true,
                        "%s was removed while in use, and another user of the database in this "
@@ -265,7 +267,8 @@ static mortise_status note_files(struct driver *driver, const struct file *befor
                        files_path(driver, FILE_INDEX, path, sizeof(path)));
 }
 
-/* Another thread may close both files during the first look, and open both again: so one look proves nothing. */
+/* Looks several times: another thread may close both files during the first look, and open both again, so one look proves
+ * nothing. */
 static bool is_index_of_other(const struct driver *driver)
 {
     struct file now[FILES];
@@ -279,8 +282,8 @@ static bool is_index_of_other(const struct driver *driver)
     return true;
 }
 
-/* What a replaced database has left must not get into the new one. Its index least of all: SQLite does not see that its own process
- * has it open for the old one, and empties it. */
+/* The files that a replaced database has left must not be used for the new one; least of all its index: SQLite does not notice
+ * that its own process has the index open for the old database, and empties it. */
 static mortise_status clear_place(struct driver *driver, bool all, mortise_error *error)
 {
     replaced_take(driver);
@@ -337,7 +340,7 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
     if (status != MORTISE_OK)
         return status;
     status = open_settled(driver, patience_ms, until_ns, error);
-    /* If there is nothing in its place, path_find must make it first. */
+    /* If there is no file in the place, path_find() must make one first. */
     while (driver->open_later && host->now(host) < until_ns && access(driver->path, F_OK) == 0) {
         clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
         status = open_settled(driver, patience_ms, until_ns, error);
@@ -345,8 +348,8 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
     return status;
 }
 
-/* If there is another index or another database, this connection does not know what was committed since: SQLite must not copy
- * the log, nor delete it, as if this were the last one to use it. */
+/* If there is another index or another database in the place, this connection does not know what was committed since. Then
+ * SQLite must not copy or delete the log as if this connection were its last user. */
 void database_close(struct driver *driver)
 {
     struct file now[FILES];
@@ -362,7 +365,8 @@ void database_close(struct driver *driver)
     sqlite3_close(driver->db);
     driver->db = NULL;
     files_read(driver, now);
-    /* It may have been replaced meanwhile. What was noted is not noted again: another client may count the time for it already. */
+    /* The database may have been replaced meanwhile. But what was noted is not noted again, because another client may
+     * already have begun to count the time for it. */
     if (!noted)
         replaced_note(driver, now);
     set_files(driver, (const struct file[FILES]){{.inode = 0}});
@@ -385,7 +389,7 @@ int database_schema_version(struct driver *driver)
     return rc == SQLITE_OK ? version : -1;
 }
 
-/* VACUUM changes the version, too: then opening the file again does no harm. */
+/* VACUUM changes the version, too. Then opening the file again does no harm. */
 static bool has_changed(struct driver *driver)
 {
     driver->step_until_ns = driver->locks.host->now(driver->locks.host) + STEP_MAX_NS;
@@ -393,8 +397,8 @@ static bool has_changed(struct driver *driver)
     return version >= 0 && version != driver->schema_version;
 }
 
-/* The index is still common to all, but the next clients find nothing where it points to. Nothing can be done about that
- * while others use the old log. */
+/* All clients still share the index, but the next ones find no log where the index points. Nothing can be done about
+ * that while others use the old log. */
 static void tell_of_log(struct driver *driver)
 {
     struct file now[FILES];
@@ -411,7 +415,7 @@ static void tell_of_log(struct driver *driver)
                             driver->path);
 }
 
-/* False: others are still at work by the index that was replaced. */
+/* False: other clients still work by the replaced index. */
 static bool look(struct driver *driver, int64_t now_ns)
 {
     driver->look_ns = now_ns + LOOK_EVERY_NS;

@@ -1,6 +1,6 @@
-/* dialect.c - the steps of drivers/lib/sql as statements of SQLite. All that write run inside a transaction that
- * transactions.c began with the write lock: what was read does not change before it is written. protocol.md says what each
- * promises. */
+/* dialect.c - the steps of drivers/lib/sql as statements of SQLite. All steps that write run inside a transaction that
+ * transactions.c has begun with the write lock, so a row does not change between reading and writing. protocol.md says
+ * what each step promises. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
-/* A blob column; false: it is longer than it may be. NULL is 0 bytes. */
+/* Reads a blob column. False: it is too long. NULL counts as 0 bytes. */
 static bool read_bytes(sqlite3_stmt *statement, int column, void *to, size_t size, size_t *len)
 {
     const void *bytes = sqlite3_column_blob(statement, column);
@@ -21,7 +21,7 @@ static bool read_bytes(sqlite3_stmt *statement, int column, void *to, size_t siz
     return true;
 }
 
-/* From a row of READ or LIST; false: it makes no sense. */
+/* Takes a row of READ or LIST. False: it makes no sense. */
 static bool take_row(sqlite3_stmt *statement, int first, struct rowlease_row *row)
 {
     row->exists = true;
@@ -43,7 +43,7 @@ static void set_absent(struct rowlease_row *row)
     row->owner_len = row->grants_len = row->waiters_len = row->note_len = 0;
 }
 
-/* A row that came is no success yet: a commit or an error may be in the step after it. */
+/* A row alone is no success yet: the step after it may commit, or fail. */
 static int end_step(sqlite3_stmt *statement, int rc)
 {
     int end = sqlite3_reset(statement);
@@ -179,7 +179,7 @@ static int record_write(struct driver *driver, struct sql_request *request)
 int dialect_execute(struct driver *driver, struct sql_request *request)
 {
     driver->locks.result = (struct sql_result){.touched = false};
-    request->sure = true; /* nothing is ever on its way: it was executed, or it was not */
+    request->sure = true; /* no step is ever on its way: it was executed, or it was not */
     switch (request->step) {
     case SQL_READ:
         return read_row(driver, request);
@@ -211,7 +211,7 @@ static bool is_alive(struct sql_locks *locks, const struct rowlease_inbox *inbox
     return inbox_is_alive((struct driver *)locks, inbox);
 }
 
-/* Only a client that waits makes a socket. */
+/* Only a waiting client makes a socket. */
 static bool hear(struct sql_locks *locks, bool dropped)
 {
     struct driver *driver = (struct driver *)locks;
@@ -231,9 +231,9 @@ static const char *where(const struct sql_request *request, char *text, size_t s
 
 const struct sql_dialect sqlite_dialect = {
     .request_size = sizeof(struct request),
-    .quick = false,          /* one statement with RETURNING takes longer than a read and a write */
+    .quick = false,          /* a statement with RETURNING takes longer than a read and a write */
     .append = false,         /* a WRITE never fails */
-    .visible_is_safe = true, /* a commit that is lost in a power cut is lost with all holders */
+    .visible_is_safe = true, /* if a power cut loses a commit, it ends all holders, too */
     .run = transactions_run,
     .cancel = transactions_cancel,
     .notify = notify,

@@ -1,5 +1,5 @@
-/* fault.c - SQLite's result codes, as statuses of Mortise and as lines that a person can act on. Each names
- * the file; none holds more of a name than its quoted form. */
+/* fault.c - SQLite's result codes, as statuses of Mortise and as lines that a person can act on. Each names the file;
+ * none contains more of a name than its quoted form. */
 #include "driver.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ mortise_status fault_error(mortise_error *error, mortise_status status, int nati
     return status;
 }
 
-/* Another client is at work in the file: nothing was done, the same may succeed in a moment. */
+/* Whether another client is at work in the file, so that nothing was done, and the same may succeed in a moment. */
 bool fault_is_busy(int rc)
 {
     int kind = rc & 0xff;
@@ -70,8 +70,8 @@ static const char *describe(int rc, struct fault *fault)
     return sqlite3_errstr(rc);
 }
 
-/* SQLite writes all frames of a commit, then flushes them, then enters them into the log's index. What failed behind the last frame
- * may be found when the log is recovered; a frame that could not be written never was. */
+/* SQLite writes all frames of a commit, then flushes them, then enters them into the log's index. If it failed after the last
+ * frame, a recovery of the log may find the commit. If a frame could not be written, the commit never took place. */
 static bool is_behind_frames(int rc)
 {
     int kind = rc & 0xff;
@@ -81,7 +81,7 @@ static bool is_behind_frames(int rc)
 struct fault fault_of(int rc, int code, bool committing)
 {
     struct fault fault = {.base.native = rc};
-    /* found when the log's index grew, say */
+    /* for example when the log's index had to grow */
     fault.full = (rc & 0xff) == SQLITE_FULL || code == ENOSPC || code == EDQUOT;
     const char *text = describe(fault.full ? SQLITE_FULL : rc, &fault);
     if (committing && is_behind_frames(rc))

@@ -1,15 +1,16 @@
 /* files.c - whether the files that SQLite has open are still in their places. Opens none of them: driver.h says why.
  *
- * SQLite locks in the log's index (`-shm`), and finds in it what was committed: all processes map that file. If it is removed,
- * the next process that opens the database makes another one, and those on the two sides see neither the locks nor the commits
- * of each other. SQLite removes them only under an exclusive lock on the database, and each open connection has a shared one. So
- * somebody else has removed what is not in its place.
+ * SQLite locks in the log's index (`-shm`), and finds in it what was committed: all processes map that file. If the index is
+ * removed, the next process that opens the database makes another one. Then the users of the two see neither the locks nor the
+ * commits of each other. SQLite removes log and index only under an exclusive lock on the database, and each open connection
+ * has a shared one. So if a file is not in its place, somebody else has removed it.
  *
- * As long as nobody has made another index, nothing is lost: all who have the database open have the old one. protocol.md
- * says how they leave it for another one.
+ * As long as nobody has made another index, nothing is lost: all processes that have the database open have the old one.
+ * protocol.md says how they leave it for another one.
  *
- * SQLite keeps one index for a process and database, however many connections there are, and opens no other one as long as
- * one of them is left. So a connection may have another index than the one that was in its place when it was opened. */
+ * SQLite keeps one index for a process and database, however many connections there are, and opens no other index as long as
+ * one of the connections is left. So a connection may have another index than the one that was in its place when it was
+ * opened. */
 #include "driver.h"
 
 #include <dirent.h>
@@ -56,7 +57,7 @@ static bool is_born_known(const struct file *file)
     return file->born.tv_sec != 0 || file->born.tv_nsec != 0;
 }
 
-/* Some file systems (FUSE) tell a file's birth at one look, and not at the next. */
+/* Some file systems (FUSE) report a file's birth at one look, and not at the next. */
 static bool same(const struct file *one, const struct file *other)
 {
     bool births = is_born_known(one) && is_born_known(other);
@@ -70,7 +71,7 @@ static bool is_other(const struct file *opened, const struct file *now)
     return now->inode != 0 && !same(opened, now);
 }
 
-/* Returns true also if the descriptors of the process cannot be listed. */
+/* Also returns true if the descriptors of the process cannot be listed. */
 static bool is_open(const struct file *file)
 {
     bool open = false;
@@ -80,7 +81,7 @@ static bool is_open(const struct file *file)
         return true;
     while (!open && (entry = readdir(folder)) != NULL) {
         int fd = (int)strtol(entry->d_name, NULL, 10);
-        /* A file of a server that does not answer must not be waited for. */
+        /* Do not wait for a file on a server that does not answer. */
         struct file opened = read_file(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
         open = same(&opened, file);
     }
@@ -90,11 +91,11 @@ static bool is_open(const struct file *file)
 
 bool files_index_is_open(const struct file *files)
 {
-    /* If there is none, there is none that one could have instead. */
+    /* If there is no index, there is no other one that could be in use instead. */
     return files[FILE_INDEX].inode == 0 || is_open(&files[FILE_INDEX]);
 }
 
-/* Another thread may be closing both: so the index is looked for once more. */
+/* Another thread may be closing both, so this looks for the index once more. */
 bool files_index_is_of_other(const struct file *files)
 {
     return files[FILE_INDEX].inode != 0 && is_open(&files[FILE_INDEX]) &&
@@ -121,8 +122,8 @@ bool files_are_in_place(const struct driver *driver)
            !is_other(&driver->files[FILE_INDEX], &now[FILE_INDEX]);
 }
 
-/* Programs that delete what is old in /tmp go by the times of the files. Writing through a mapping changes none on a tmpfs,
- * and the database is written only now and then. */
+/* Programs that delete old files in /tmp go by the files' times. On a tmpfs, writing through a mapping does not change
+ * them, and the database is written only now and then. */
 void files_touch(const struct driver *driver)
 {
     char path[PATH_MAX + 8];

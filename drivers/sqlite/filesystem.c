@@ -1,8 +1,8 @@
 /* filesystem.c - whether a folder is on a disk of this host.
  *
- * SQLite's log needs memory and locks that all processes share which use the file. Over a network they do not,
- * and two hosts would both acquire the lock. So file systems that are known to be on a network, and FUSE except
- * for a few local kinds, are refused. Knows no database. */
+ * SQLite's log needs memory and locks that all users of the file share. Over a network they do not share them, and
+ * two hosts would both acquire the lock. So the driver refuses file systems that are known to be on a network, and
+ * FUSE except for a few local kinds. Knows no database. */
 #include "../lib/ping.h"
 #include "driver.h"
 
@@ -31,7 +31,7 @@ static const struct {
     {0x786f4256, "vboxsf"}, {0x7c7c6673, "prl_fs"}, {0xbacbacbc, "VMware's shared folders"},
 };
 
-/* FUSE file systems that keep what they show on a disk of this host. */
+/* FUSE file systems whose data is on a disk of this host. */
 static const char *const local_fuse[] = {"fuseblk", "fuse.fuse-overlayfs", "fuse-overlayfs",
                                          "fuse.gocryptfs", "fuse.encfs"};
 

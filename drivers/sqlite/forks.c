@@ -1,14 +1,13 @@
 /* forks.c - a forked child may open clients of its own, even if its parent had some open.
  *
- * SQLite keeps, per process and file, what it has locked, and a copy of that goes to a forked child, which
- * has none of these locks. A connection that the child opens later would believe in them: other
- * processes could take themselves for the last one and remove the log under it. SQLite has no call that
- * forgets them; but unlocking, in the child, what each inherited file believes to hold has the same effect. It
- * does not touch the parent's locks.
+ * SQLite keeps a list of its locks for each process and file. A forked child gets a copy of that list, but none of the locks.
+ * A connection that the child opens later would rely on locks that it does not have: another process could take itself for the
+ * last user and remove the log. SQLite has no call that forgets these locks. But unlocking them in the child, for each
+ * inherited file, has the same effect, and does not touch the parent's locks.
  *
- * It is only safe if no thread was in the middle of a call when the process was forked, so fork() waits for
- * them. Most calls are short; but one that opens the file waits while others have it locked (at most a few times busy_timeout,
- * and a tenth of a second), and one that copies the log waits for the disk. Knows nothing of ops and rows. */
+ * That is safe only if no thread was in the middle of a call when the process was forked, so fork() waits for such calls. Most
+ * calls are short. But a call that opens the file waits while others have it locked (at most a few times busy_timeout, and a
+ * tenth of a second), and a call that copies the log waits for the disk. Knows nothing of ops and rows. */
 #include "driver.h"
 
 #include <pthread.h>
@@ -16,12 +15,13 @@
 #include <utlist.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Of what each has open or has left (replaced.c), and where, and of the list, which is changed under both. Whoever has it waits for nothing
- * else; it is free when the process is forked, because it is taken only in a call or with the lock of the list. */
+/* Guards what each driver has open or has left (replaced.c), and where, and the list of drivers, which is changed under both
+ * locks. A thread that has this lock waits for nothing else. It is free when the process is forked, because it is taken only in
+ * a call or with the lock of the list. */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct driver *drivers; /* open in this process, or in the one that it was forked from */
-static unsigned generation;    /* of forks; a process id may be the same in another namespace */
+static unsigned generation;    /* counts forks; a process id may be the same in another namespace */
 
 static void before_fork(void)
 {
@@ -50,7 +50,7 @@ static void prepare(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* The inherited connection is never used again, nor closed: only its locks are forgotten. */
+/* The inherited connection is neither used nor closed; only its locks are forgotten. */
 static void forget_locks(struct driver *driver)
 {
     sqlite3_file *file = NULL;
@@ -109,7 +109,8 @@ static bool is_another(const struct driver *driver, const struct driver *other)
     return other != driver && other->generation == generation && other->pid == getpid();
 }
 
-/* fork() takes the lock of the list first, and then those of the drivers: so whoever has one of these waits for no other. */
+/* fork() first takes the lock of the list, and then those of the drivers. So a thread that has a driver's lock must not
+ * wait for another lock. */
 bool forks_others(struct driver *driver,
                   bool (*visit)(struct driver *driver, struct driver *other,
                                 const struct file *now),

@@ -2,8 +2,8 @@
  *
  * Each client that has ever waited has one inbox: a socket in the folder "<database>-wake", named by its
  * random id in hex. A message is the lock's name. Reaching sockets by /proc/thread-self/fd/<folder>/<id>
- * keeps the paths short, however deep the folder is. A socket whose process is gone refuses; the client
- * that finds it removes it. Knows no row and no op. */
+ * keeps the paths short, however deep the folder is. A socket whose process is gone refuses messages; the client that
+ * notices this removes it. Knows no row and no op. */
 #include "driver.h"
 
 #include <dirent.h>
@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #define ID_TEXT (2 * ROWLEASE_INBOX_SIZE + 1)
-#define SWEEP_MAX 256  /* folder entries looked at in one sweep */
-#define SWEEP_AGE_S 60 /* a socket that is being made refuses for an instant */
+#define SWEEP_MAX 256  /* folder entries checked in one sweep */
+#define SWEEP_AGE_S 60 /* a socket in the making refuses for an instant */
 
 static void id_text(const struct rowlease_inbox *inbox, char *text)
 {
@@ -56,8 +56,8 @@ bool inbox_folder_is_in_place(const struct driver *driver)
            ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
-/* The folder was removed or moved, and perhaps another client made it again: then our descriptor leads nowhere, or to where nobody
- * looks. */
+/* If the folder was removed or moved, and perhaps another client has made it again, our descriptor leads nowhere, or to a
+ * folder where nobody looks. */
 bool inbox_renew_folder(struct driver *driver)
 {
     if (inbox_folder_is_in_place(driver))
@@ -70,8 +70,8 @@ bool inbox_renew_folder(struct driver *driver)
     return true;
 }
 
-/* On a description of its own: a child of fork() has that of wake_folder, too, and would keep the lock for as long as it lives if this
- * process is killed. fork() waits until this call is over. */
+/* The lock is on an open file description of its own: a child of fork() has that of wake_folder, too, and if this process were
+ * killed, would keep the lock for as long as it lives. fork() waits until this call is over. */
 int inbox_lock_folder(const struct driver *driver)
 {
     int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -85,9 +85,9 @@ int inbox_lock_folder(const struct driver *driver)
 
 /* ---- this client's inbox ----------------------------------------------------------------------------- */
 
-/* The socket that this client bound. Other users may be able to write the folder, and to put something else in its place at
- * any time: a link must not be followed, and a file that has another name must not be changed. The descriptor
- * refers to what was checked. */
+/* The socket that this client bound. Other users may be able to write the folder, and to put something else in the socket's
+ * place at any time. So a link must not be followed, and a file with another name must not be changed. The descriptor
+ * refers to the object that was checked. */
 static int open_own_socket(const struct driver *driver, const char *id)
 {
     struct stat about;
@@ -102,7 +102,7 @@ static int open_own_socket(const struct driver *driver, const char *id)
     return -1;
 }
 
-/* chmod() through the descriptor, because fchmod() refuses one that was opened with O_PATH. */
+/* Uses chmod() through the descriptor's path, because fchmod() refuses a descriptor that was opened with O_PATH. */
 static bool change_mode(int fd, mode_t mode)
 {
     char path[64];
@@ -228,12 +228,12 @@ static bool outbox_ready(struct driver *driver)
     return driver->outbox_fd >= 0;
 }
 
-/* The kernel counts what was sent and not read yet against the socket that sent it: some hundred messages, wherever they
- * lie. If that is why it takes no more, another socket does. */
+/* The kernel counts unread messages against the socket that sent them: some hundred, in whichever inboxes they are. If
+ * the socket accepts no more for this reason, a new socket does. */
 static bool renew_outbox(struct driver *driver)
 {
     struct pollfd fd = {.fd = driver->outbox_fd, .events = POLLOUT};
-    if (poll(&fd, 1, 0) != 0) /* it would take more: it is the inbox that is full */
+    if (poll(&fd, 1, 0) != 0) /* it would take more, so the inbox is full */
         return false;
     int other = open_socket();
     if (other < 0)
@@ -258,9 +258,9 @@ static bool send_once(const struct driver *driver, const char *id, const char *n
                   (const struct sockaddr *)&address, sizeof(address)) >= 0;
 }
 
-/* EAGAIN, from a socket with room: the process behind the inbox lives, and has more to read than a socket holds; it then
- * asks again for every name that it waits for. Other failures: the inbox is there, but we may not write to it, or cannot
- * now. */
+/* EAGAIN from a socket with room: the process of the inbox lives, and has more unread messages than a socket holds. It
+ * then asks again for every name that it waits for. Other failures: the inbox exists, but this process may not write to
+ * it, or cannot now. */
 bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const char *name,
                 size_t name_len)
 {
@@ -289,7 +289,7 @@ bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const ch
     return !gone;
 }
 
-/* Sends nothing. If nobody is behind it, it is removed. */
+/* Whether a process has that inbox. Sends nothing. Removes an inbox without a process. */
 static bool is_alive(struct driver *driver, const char *id)
 {
     int fd = open_socket();
@@ -322,7 +322,7 @@ static bool is_old(const struct driver *driver, const char *id)
            S_ISSOCK(about.st_mode) && about.st_ctime + SWEEP_AGE_S < time(NULL);
 }
 
-/* Goes to any entry, and returns how many there are. */
+/* Goes to a random entry, and returns how many there are. */
 static size_t begin_anywhere(struct driver *driver, DIR *folder)
 {
     size_t count = 0;
@@ -336,7 +336,7 @@ static size_t begin_anywhere(struct driver *driver, DIR *folder)
     return count < SWEEP_MAX ? count : SWEEP_MAX;
 }
 
-/* The first entries may all be of processes that live, and those behind them must have their turn. */
+/* Begins anywhere, because the first entries may all belong to live processes, and the others must have their turn, too. */
 void inbox_sweep(struct driver *driver)
 {
     int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,10 +1,10 @@
-/* layout.c - what is in the file: that it is ours, of this version, and of which boot of the host its rows are.
- * Makes the tables of a new file, and frees all rows after a restart of the host. Knows no op and no lease.
+/* layout.c - the content of the file: whether it is ours and of this version, and to which boot of the host its rows
+ * belong. Makes the tables of a new file, and frees all rows after a restart of the host. Knows no op and no lease.
  *
  * A boot id that differs from the file's means that the host was restarted, or that this process runs in a
- * container that shows a boot id of its own. After a restart no process has the file open. A process that holds
- * or waits for a lock has it open, and each open connection has a shared lock on the file. Therefore rows are
- * freed only under an exclusive lock on the file, and if that cannot be acquired, opening it fails. */
+ * container with a boot id of its own. After a restart no process has the file open. A process that holds or waits
+ * for a lock has it open, and each open connection has a shared lock on the file. Therefore rows are freed only under
+ * an exclusive lock on the file. If that lock cannot be acquired, opening the file fails. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 enum condition { EMPTY, FOREIGN, OURS, CHANGED, OTHER_LAYOUT, OTHER_BOOT };
 
-/* What is in the file, and what is wrong with it. */
+/* The state of the file's content, and what is wrong with it. */
 struct layout {
     enum condition condition;
     char version[32];
@@ -32,7 +32,7 @@ struct objects {
     char alien[QUOTED_SIZE];
 };
 
-/* Past white space and comments. A quotation mark ends the comparison: our texts have none outside of
+/* Skips white space and comments. A quotation mark ends the comparison, because our texts have none outside of
  * comments. */
 static const char *skip_blank(const char *text)
 {
@@ -57,8 +57,8 @@ static bool same_text(const char *a, const char *b)
     }
 }
 
-/* What SQLite makes by itself: the index of a primary key, the statistics of ANALYZE. SQLite reads the statistics
- * whenever it reads the schema, so a table of them must be exactly the one that it makes. */
+/* Whether SQLite makes the object by itself: the index of a primary key, the statistics of ANALYZE. SQLite reads the
+ * statistics whenever it reads the schema, so their table must be exactly the one that it makes. */
 static bool is_internal(const char *type, const char *text)
 {
     static const char *const statistics[] = {
@@ -90,8 +90,8 @@ static int look_at_object(void *argument, int columns, char **texts, char **name
     return 0;
 }
 
-/* Nothing but our tables may be there, each as we made it: a view in place of a table, an index or a constraint
- * would have us execute what somebody else wrote. */
+/* Only our tables may be there, each as we made it. A view in place of a table, an index or a constraint would make
+ * us execute code that somebody else wrote. */
 static void judge(struct objects *objects, struct layout *layout)
 {
     struct driver *driver = objects->driver;
@@ -157,7 +157,7 @@ static int look_at_layout(struct driver *driver, struct layout *layout)
     return rc;
 }
 
-/* Commits if rc is SQLITE_OK; else, and if that fails, nothing was done. */
+/* Commits if rc is SQLITE_OK. Otherwise, or if the commit fails, rolls back. */
 static int end_transaction(struct driver *driver, int rc)
 {
     if (rc == SQLITE_OK)
@@ -175,7 +175,7 @@ static int make_layout(struct driver *driver, struct layout *layout)
     int rc = sqlite3_exec(driver->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    rc = look_at_layout(driver, layout); /* another may have been faster */
+    rc = look_at_layout(driver, layout); /* another process may have been faster */
     if (rc == SQLITE_OK && layout->condition == EMPTY) {
         layout->condition = OURS;
         rc = sqlite3_exec(driver->db, sql_schema, NULL, NULL, NULL);
@@ -219,7 +219,7 @@ mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_erro
 
 /* ---- after a restart of the host ----------------------------------------------------------------- */
 
-/* No other process can open the file until this connection is closed. All holders and waiters are gone: one
+/* No other process can open the file until this connection is closed. All holders and waiters are gone, so one
  * transaction frees every row, and keeps the versions (R6). */
 static int free_rows_alone(struct driver *driver)
 {
@@ -230,7 +230,7 @@ static int free_rows_alone(struct driver *driver)
         return rc;
     rc = look_at_layout(driver, &layout);
     if (rc == SQLITE_OK && layout.condition == OTHER_BOOT) {
-        driver->step_until_ns = MORTISE_NEVER; /* of any number of rows */
+        driver->step_until_ns = MORTISE_NEVER; /* there may be any number of rows */
         rc = sqlite3_exec(driver->db, sql_free_all, NULL, NULL, NULL);
         if (rc == SQLITE_OK)
             rc = meta_set(driver, "boot_id", driver->boot_id);
@@ -238,16 +238,17 @@ static int free_rows_alone(struct driver *driver)
     return end_transaction(driver, rc);
 }
 
-/* What is known about the rows, and what is then done while the folder is locked ("in turn"):
+/* What is known about the rows, and what the driver does for that while the folder is locked ("in turn"):
  *
  *             nobody else has the file open     another process has it open
  *   MINE      done                              done
  *   OTHER     they are freed                    wait: it opens it just now, or is of the other boot
  *   UNKNOWN   look again                        look again: it recovers the log, or is the last to close the file
  *
- * UNKNOWN is never taken for OTHER: the process that makes the file busy may have freed the rows, and may keep the file
- * open for hours. OTHER cannot become MINE in turn, because no other process frees rows. A process that gets no turn looks
- * only when its time is over: each look has the file open for a moment, which disturbs the one in turn. */
+ * UNKNOWN never counts as OTHER, because the process that makes the file busy may have freed the rows, and may keep the
+ * file open for hours. OTHER cannot become MINE in turn, because no other process frees rows then. A process that gets no
+ * turn looks only when its time is over, because each look has the file open for a moment, which disturbs the process in
+ * turn. */
 enum rows { MINE, OTHER, UNKNOWN };
 
 /* On a connection of its own. */
@@ -269,7 +270,7 @@ static mortise_status look_again(struct driver *driver, enum rows *rows, int *rc
     return status;
 }
 
-/* Waits a little longer each time; false: no time is left. */
+/* Waits a little longer each time. False: no time is left. */
 static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
 {
     if (driver->locks.host->now(driver->locks.host) >= until_ns)
@@ -280,7 +281,8 @@ static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
     return true;
 }
 
-/* On a connection of its own. Afterwards they are MINE, or still OTHER: another process has the file open. */
+/* Frees the rows on a connection of its own. Afterwards they are MINE, or still OTHER because another process has the file
+ * open. */
 static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_error *error)
 {
     mortise_status status = connection_open(driver, error);
@@ -295,7 +297,7 @@ static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_
     return status;
 }
 
-/* While the folder is locked, no other process frees rows. Processes that open the file just now have it open briefly. */
+/* While the folder is locked, no other process frees rows. Processes that are opening the file have it open only briefly. */
 static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns, enum rows *rows,
                                         int *rc, mortise_error *error)
 {

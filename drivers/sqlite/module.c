@@ -1,7 +1,7 @@
 /* module.c - the SQLite driver as a module: its table, its options, how an instance is opened and closed.
  *
  * A database file on a disk of this host is the backend: no server, nothing to install, safe between all
- * processes of the host. driver.h says which file does what, protocol.md what happens if something fails. */
+ * processes of the host. driver.h says what each file does, protocol.md what happens if something fails. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 
 #define SWEEP_CHANCE 16            /* one in so many clients sweeps when it is opened */
 #define MESSAGES_MAX 64            /* in one turn */
-#define INBOX_DEEP 8               /* so many messages at once: perhaps more did not fit */
-#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to write */
+#define INBOX_DEEP 8               /* if so many come at once, more may not have fit */
+#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client must still write */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_PATH] = {.key = "path",
@@ -151,7 +151,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
     struct driver *driver = ctx;
-    bool convenient = true; /* before they are completed: then they are not ours */
+    bool convenient = true; /* checked before they are completed: afterwards they are not ours */
     for (size_t i = 0; i < n; i++)
         convenient = convenient && ops[i]->kind != MORTISE_OP_ACQUIRE;
     forks_enter(driver);
@@ -226,7 +226,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     forks_leave(driver);
 }
 
-/* What one errand finds out may be a reason for another one. A broken database is not asked again. */
+/* The result of one errand may be a reason for another one. A broken database is not asked again. */
 static bool has_left(struct driver *driver)
 {
     if (!driver->broken)
@@ -252,7 +252,7 @@ static void close_driver(void *ctx)
     struct driver *driver = ctx;
     forks_enter(driver);
     driver->broken = false;
-    driver->look_ns = MORTISE_NEVER; /* no opening anew from here on */
+    driver->look_ns = MORTISE_NEVER; /* from here on, the file is not opened anew */
     leave(driver);
     transactions_drop(driver);
     inbox_close(driver);

@@ -1,6 +1,6 @@
-/* path.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
- * of inboxes beside it, with the right owners and modes. Never opens the file itself: see driver.h for
- * what that would do to other clients of this process. */
+/* path.c - which file has the locks, and its folder. Makes the default folder, the file and the folder of inboxes
+ * beside it, with the right owners and modes. Never opens the file itself: driver.h says what that would do to other
+ * clients of this process. */
 #include "driver.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ static mortise_status fits(int length, size_t size, mortise_error *error)
                        "the path of the database is too long");
 }
 
-/* The home folder by the user database, for processes without HOME. */
+/* Gets the home folder from the user database, for processes without HOME. */
 static bool home_of_user(char *home, size_t size)
 {
     char buffer[4096];
@@ -71,7 +71,7 @@ static mortise_status make_folders(const char *path, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* The default folder must be ours: the owner of any other could replace the file. */
+/* The default folder must be ours, because any other owner could replace the file. */
 static mortise_status check_default_folder(const char *folder, mortise_error *error)
 {
     struct stat about;
@@ -94,8 +94,8 @@ static void set_path(struct driver *driver, const char *path)
     forks_unlock_left();
 }
 
-/* An absolute path, with symbolic links resolved: what is beside the file (log, inboxes) must be the same for all
- * processes. *folder is the folder. */
+/* Makes an absolute path with symbolic links resolved, because the files beside the database (log, inboxes) must be
+ * the same for all processes. *folder is the folder. */
 static mortise_status resolve(struct driver *driver, const char *path, char *folder,
                               mortise_error *error)
 {
@@ -134,9 +134,9 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* Gives it exactly the permissions of `mode`, where the umask does not count: under another name, because a descriptor is
- * needed for that, and closing one of the database drops the locks of this process on it (driver.h). False: it is there
- * already, or it cannot be made so. */
+/* Makes the file with exactly the permissions of `mode`, ignoring the umask. It does so under another name, because that
+ * needs a descriptor, and closing a descriptor of the database drops this process's locks on it (driver.h). False: the
+ * file exists already, or cannot be made in this way. */
 static bool make_with_mode(const struct driver *driver)
 {
     char path[PATH_MAX + 32];
@@ -154,10 +154,10 @@ static bool make_with_mode(const struct driver *driver)
     return false;
 }
 
-/* An empty file is an empty database; SQLite gives what it puts beside it the same owner and mode. We make
- * it so that its mode is never wider than it should be. If `mode` is given, the umask does not count, except on a file
- * system that cannot rename without replacing. mknod() needs no descriptor: as soon as the file is there, another thread
- * may have SQLite lock it. */
+/* An empty file is an empty database; SQLite gives the files beside it the same owner and mode. The driver makes the
+ * file itself, so that its mode is never too wide. If `mode` is given, the umask is ignored, except on a file system
+ * that cannot rename without replacing. mknod() is used because it needs no descriptor: as soon as the file exists,
+ * another thread may lock it through SQLite. */
 static mortise_status make_file(const struct driver *driver, mortise_error *error)
 {
     if (access(driver->path, F_OK) == 0 ||
@@ -167,7 +167,7 @@ static mortise_status make_file(const struct driver *driver, mortise_error *erro
     return wrong(error, errno, "cannot make the database", driver->path);
 }
 
-/* If SQLite may not write a file, it opens it for reading, and fails later and less clearly. */
+/* Checks access first: if SQLite may not write a file, it opens the file for reading, and fails later and less clearly. */
 static mortise_status check_access(const char *path, int how, mortise_error *error)
 {
     if (faccessat(AT_FDCWD, path, how, AT_EACCESS) == 0)
@@ -210,7 +210,7 @@ static mortise_status find(struct driver *driver, mortise_error *error)
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
 }
 
-/* An error begins with the key that it is about; the core adds file and line. */
+/* An error begins with the key that it concerns; the core adds file and line. */
 mortise_status path_find(struct driver *driver, mortise_error *error)
 {
     char text[sizeof(error->message)];
@@ -233,7 +233,7 @@ static bool is_inbox(int folder, const char *name)
            S_ISSOCK(about.st_mode);
 }
 
-/* Whether a folder holds inboxes only. Another folder of this user that somebody moved here must keep its
+/* Whether a folder contains only inboxes. If somebody has moved another folder of this user here, it must keep its
  * owner and its permissions. */
 static bool holds_inboxes_only(int folder)
 {
@@ -251,7 +251,7 @@ static bool holds_inboxes_only(int folder)
     return only;
 }
 
-/* The same owner, group and permissions as the database has, as far as this user may give them. */
+/* Gives the folder the owner, group and permissions of the database, as far as this user may do that. */
 static void match_folder(int fd, const struct stat *file)
 {
     struct stat folder;
@@ -264,7 +264,7 @@ static void match_folder(int fd, const struct stat *file)
     if ((!others && (folder.st_mode & 0777) == mode) || !holds_inboxes_only(fd))
         return;
     if (others && fchown(fd, owner, file->st_gid) != 0)
-        mode &= 0700; /* not of that group: then it cannot be shared with it */
+        mode &= 0700; /* not in that group: the folder cannot be shared with it */
     fchmod(fd, mode);
 }
 

@@ -1,14 +1,15 @@
-/* replaced.c - another database is in the place of the one that was open: before it is opened, the log and the index of the
- * old one are removed.
+/* replaced.c - handles the case that another database is in the place of the one that was open: removes the log and the index
+ * of the old one before the new one is opened.
  *
- * A log does not say which database it belongs to. SQLite, which finds that of the old file beside the new one, lays its pages
- * over those of the new one. (Only if the new file is empty, it removes the log.)
+ * A log does not say which database it belongs to. If SQLite finds the log of the old file beside the new one, it lays the
+ * log's pages over those of the new file. (Only if the new file is empty, it removes the log.)
  *
- * Others may still have the old file open: they keep its log and its index without their names, until they notice. But a
- * program that opened the new file before the names were gone uses them for the new file, and must not be parted from those
- * that come later. It has a shared lock on the new file, and each that opens it needs one before it looks for a log. So they
- * are removed under an exclusive lock on the new file, as SQLite does itself; if that cannot be had, they stay. Two clients
- * that try at the same time can keep it from each other: so they try for a while. */
+ * Other clients may still have the old file open. They keep its log and its index, without their names, until they notice.
+ * But a program that has opened the new file before the names were removed uses these files for the new database, and must
+ * share them with all later users. Such a program has a shared lock on the new file, and each program that opens the file
+ * needs one before it looks for a log. So log and index are removed under an exclusive lock on the new file, as SQLite does
+ * itself. If that lock cannot be acquired, they stay. Two clients that try at the same time can prevent each other, so they
+ * try for a while. */
 #include "driver.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static bool is_left(const struct driver *driver, const struct file *now, int whi
     return is_there(driver->left, now, which);
 }
 
-/* What a database has that is not in its place (any more, or again). */
+/* Whether the log or the index of a database that is not in its place is still there. */
 static bool are_there(const struct file *files, const struct file *now)
 {
     return files[FILE_DATABASE].inode != 0 && !is_there(files, now, FILE_DATABASE) &&
@@ -66,13 +67,14 @@ static bool is_anything_left(const struct driver *driver)
     return are_there(driver->left, now);
 }
 
-/* What is left at another path is another matter, and may be gone: then its numbers are given to other files. */
+/* Files that were left at another path do not matter here. They may be gone, and then other files may have their inode
+ * numbers. */
 static bool is_beside(const struct driver *driver, const struct driver *other)
 {
     return strcmp(other->path, driver->path) == 0;
 }
 
-/* All that the other one has left, and is still there. */
+/* Whether this driver knows all files that the other one has left and that are still there. */
 static bool knows(const struct driver *driver, const struct driver *other, const struct file *now)
 {
     for (int i = FILE_LOG; i <= FILE_INDEX; i++)
@@ -81,7 +83,8 @@ static bool knows(const struct driver *driver, const struct driver *other, const
     return true;
 }
 
-/* The time, too: a client that is opened may have less of it, and the next one must not begin anew. */
+/* Also takes over the time limit: a client that is being opened may have less time, and the next one must not begin to
+ * count anew. */
 static bool take(struct driver *driver, struct driver *other, const struct file *now)
 {
     mortise_host *host = driver->locks.host;
@@ -113,23 +116,23 @@ bool replaced_is_in_use(struct driver *driver)
     return now[FILE_DATABASE].inode != 0 && forks_left(driver, has_old, now);
 }
 
-/* First the log: an index that no process has open any more is made anew by the next one. If this process is killed in between, and
- * others still have the old file open, they have that index, too: what opens the new file gets I/O errors, until one of them has
- * noticed and removes it. */
+/* Removes the log first: an index that no process has open any more is made anew by the next user. If this process is killed
+ * between the two, and others still have the old file open, they have that index, too. Then programs that open the new file get
+ * I/O errors, until one of those others has noticed and removes the index. */
 static int remove_left(struct driver *driver, sqlite3 *db)
 {
     char path[PATH_MAX + 8];
     struct file now[FILES];
     int moved = 1;
     sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    if (moved) { /* what is locked is not what is in the place now */
+    if (moved) { /* the locked file is not the one in the place now */
         fault_error(&driver->trouble, MORTISE_UNREACHABLE, 0, true,
                     "%s was moved or deleted while in use", driver->path);
         return SQLITE_BUSY;
     }
     files_read(driver, now);
     if (is_left(driver, now, FILE_DATABASE))
-        return SQLITE_OK; /* it is back */
+        return SQLITE_OK; /* the old database is back */
     for (int i = FILE_LOG; i <= FILE_INDEX; i++)
         if (is_left(driver, now, i) && unlink(files_path(driver, i, path, sizeof(path))) != 0 &&
             errno != ENOENT) {
@@ -139,7 +142,7 @@ static int remove_left(struct driver *driver, sqlite3 *db)
                         path, strerror(code));
             return SQLITE_PERM;
         }
-    replaced_forget(driver); /* what is left later is another matter */
+    replaced_forget(driver); /* files that are left later are another case */
     return SQLITE_OK;
 }
 
@@ -166,14 +169,14 @@ static int remove_alone(struct driver *driver)
 
 static void tell_if_mixed(const struct driver *driver)
 {
-    if (is_anything_left(driver)) /* if it is the index alone, SQLite has removed the log */
+    if (is_anything_left(driver)) /* if only the index is left, SQLite has removed the log */
         driver->locks.host->log(driver->locks.host, 4,
                                 "%s was replaced, and another program opened the new file while "
                                 "the log of the old one was beside it: the new file may be damaged",
                                 driver->path);
 }
 
-/* Returns until when it is tried. */
+/* Returns when the tries end. */
 static int64_t begin_to_try(struct driver *driver, int64_t now_ns)
 {
     forks_lock_left();

@@ -1,8 +1,8 @@
-/* sql.c - the texts of the statements; see sql.h for what is bound to them. None of them calls a function with
- * arguments: database.c permits none. */
+/* sql.c - the texts of the statements; see sql.h for what is bound to them. No statement calls a function with
+ * arguments, because connection.c permits none. */
 #include "sql.h"
 
-/* Times are microseconds since the host's start; `version` is a wall clock's, see rowlease.h. */
+/* Times are microseconds since the host's start; `version` is based on the wall clock, see rowlease.h. */
 #define LOCK_TABLE                                                                                 \
     "mortise_lock(\n"                                                                              \
     "    name BLOB NOT NULL PRIMARY KEY,\n"                                                        \

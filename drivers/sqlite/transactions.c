@@ -1,8 +1,8 @@
 /* transactions.c - requests wait in a queue, and go out in transactions.
  *
- * All that wait and write go out together, in order, in one transaction; none of them is told before it is committed.
- * What only reads goes alone. If the file is busy, nothing was done: the requests go back to the queue, as if they had
- * just come, and a timer tries again. Nothing here sleeps.
+ * All waiting requests that write go out together, in order, in one transaction; none is answered before the commit. A
+ * request that only reads goes alone. If the file is busy, nothing was done: the requests go back to the queue, as if
+ * they had just come, and a timer tries again. Nothing here sleeps.
  *
  *   QUEUED ──▶ executed ──▶ committed ──▶ told
  *     ▲ │         │ busy        │ failed: told, INDETERMINATE if the commit may yet be found (fault.c)
@@ -36,7 +36,7 @@ static int begin(struct driver *driver)
     return rc;
 }
 
-/* All its steps. */
+/* Executes all steps of the request. */
 static int execute(struct driver *driver, struct request *request)
 {
     int rc;
@@ -46,8 +46,8 @@ static int execute(struct driver *driver, struct request *request)
     return rc;
 }
 
-/* A waiter that asks again is mostly BUSY, and a check mostly finds that the waiter came: a look without the write lock is
- * enough then. A thousand waiters that all took it would keep the file busy. */
+/* Whether a look without the write lock is likely to be enough: a waiter that asks again is mostly BUSY, and a check
+ * mostly finds that the waiter came. If a thousand waiters all took the lock, they would keep the file busy. */
 static bool looks_first(const struct request *request)
 {
     enum sql_task task = request->base.task;
@@ -55,7 +55,7 @@ static bool looks_first(const struct request *request)
            (task == SQL_TASK_OP && request->base.kind == MORTISE_OP_ACQUIRE && request->base.first);
 }
 
-/* True: it has nothing to write, and *rc is the result. */
+/* True: the request has nothing to write, and *rc is the result. */
 static bool look(struct driver *driver, struct request *request, int *rc)
 {
     *rc = dialect_execute(driver, &request->base);
@@ -65,14 +65,14 @@ static bool look(struct driver *driver, struct request *request, int *rc)
     return *rc != SQLITE_OK;
 }
 
-/* Who makes another index reads all of the log first. If there is none yet, what was committed will be found. */
+/* A process that makes another index first reads the whole log. So if there is no other index yet, it will find this commit. */
 static int commit(struct driver *driver)
 {
     int rc = database_run(driver, TEXT_COMMIT);
     return rc == SQLITE_OK && files_index_is_other(driver) ? SQLITE_ABORT : rc;
 }
 
-/* *committing: the failure is that of the commit. */
+/* *committing: the commit is what failed. */
 static int execute_all(struct driver *driver, size_t n, bool *committing)
 {
     bool transaction = writes(driver->batch[0]);
@@ -90,7 +90,7 @@ static int execute_all(struct driver *driver, size_t n, bool *committing)
 static struct fault roll_back(struct driver *driver, size_t n, int rc, bool committing)
 {
     struct fault fault = fault_read(driver, rc, committing);
-    if (!sqlite3_get_autocommit(driver->db)) /* some errors have done it already */
+    if (!sqlite3_get_autocommit(driver->db)) /* some errors have rolled back already */
         database_run(driver, TEXT_ROLLBACK);
     for (size_t i = 0; i < n; i++)
         locks_restart(&driver->batch[i]->base);
@@ -105,7 +105,7 @@ static void fail(struct driver *driver, struct request *request, const struct fa
     mortise_status status = fault_status(&request->base, fault);
     int kind = fault->base.native & 0xff;
     if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_INTERRUPT)
-        driver->broken = true; /* there may be another file in its place by now, or a changed one */
+        driver->broken = true; /* the file may have been replaced or changed by now */
     if (op != NULL && op->first_sent_ns == 0 && fault->base.status == MORTISE_INDETERMINATE)
         op->first_sent_ns = driver->locks.host->now(driver->locks.host);
     locks_fail(&request->base, status, &fault->base);
@@ -122,15 +122,15 @@ static void fail_closed(struct driver *driver, struct request *request)
 
 static int run_batch(struct driver *driver, size_t n);
 
-/* One after the other, because one of them spoils it for all. SQLITE_BUSY, or a broken database: those that are left go
- * back to the queue. */
+/* Runs requests one after another, because one of them makes the transaction fail for all. After SQLITE_BUSY, or with a
+ * broken database, the remaining ones go back to the queue. */
 static int run_singly(struct driver *driver, size_t n)
 {
     struct request *left[BATCH_MAX];
     memcpy(left, driver->batch, n * sizeof(*left));
     for (size_t i = 0; i < n; i++) {
         if (i > 0 &&
-            driver->broken) { /* each could take seconds: the database is looked at first */
+            driver->broken) { /* each could take seconds: check the database first */
             while (n-- > i)
                 DL_PREPEND2(driver->queue, left[n], previous, next);
             return SQLITE_OK;
@@ -139,7 +139,7 @@ static int run_singly(struct driver *driver, size_t n)
         if (run_batch(driver, 1) == SQLITE_OK)
             continue;
         DL_DELETE2(driver->queue, left[i], previous,
-                   next); /* it went back; it is the first of the rest */
+                   next); /* it went back, and is the first of the rest */
         while (n-- > i)
             DL_PREPEND2(driver->queue, left[n], previous, next);
         return SQLITE_BUSY;
@@ -147,7 +147,7 @@ static int run_singly(struct driver *driver, size_t n)
     return SQLITE_OK;
 }
 
-/* SQLITE_BUSY: they went back to the front of the queue. Anything else: they were told. */
+/* SQLITE_BUSY: the requests went back to the front of the queue. Anything else: they were answered. */
 static int run_batch(struct driver *driver, size_t n)
 {
     bool committing = false;
@@ -189,7 +189,7 @@ void transactions_run(struct sql_request *base)
     DL_APPEND2(driver->queue, request, previous, next);
 }
 
-/* Whatever waits here was not executed. */
+/* A request that waits here was not executed. */
 void transactions_cancel(struct sql_request *base)
 {
     struct request *request = (struct request *)base;
@@ -199,8 +199,8 @@ void transactions_cancel(struct sql_request *base)
         driver->retry_ns = MORTISE_NEVER;
 }
 
-/* Those that have waited for long enough fail. The patience of each begins when it first finds the file busy; so the
- * queue is in the order of the deadlines. */
+/* Requests that have waited too long fail. The time of each begins when it first finds the file busy, so the queue is
+ * in the order of the deadlines. */
 static void retry_later(struct driver *driver)
 {
     mortise_host *host = driver->locks.host;
@@ -223,7 +223,7 @@ static void retry_later(struct driver *driver)
         driver->retry_ns = now + locks_jitter(&driver->locks, RETRY_FIRST_NS << steps);
 }
 
-/* Those that write, up to the first that does not; or that one alone. */
+/* Takes the requests that write, up to the first that does not; or only that one. */
 static size_t collect(struct driver *driver)
 {
     size_t n = 0;

@@ -1,15 +1,15 @@
-/* trust.c - which users could change the database behind this process: the owners and the permissions of its folder, of the file
- * and of what SQLite keeps beside it. Knows no database.
+/* trust.c - which users could change the database without this process: checks the owners and the permissions of the folder, of
+ * the file, and of the files that SQLite keeps beside it. Knows no database.
  *
  * A user who can write the file can take any lock, and a user who can write its folder, or rename a folder
- * above it, can exchange the file. So all of them must belong to this user or to root, unless `shared` says that all the
- * others are trusted. In a folder with the sticky bit, such as /tmp, others can neither rename nor delete our file; but
+ * above it, can exchange the file. So files and folders must belong to this user or to root, unless `shared` says that all
+ * other users are trusted. In a folder with the sticky bit, such as /tmp, others can neither rename nor delete our file; but
  * they can make the files that SQLite looks for beside it, so these are checked before the database is opened and again
  * afterwards.
  *
- * In any case, each of these files must be a regular one, because a FIFO would stop this process for ever. It must
- * have no second name and must not be a file that somebody moved there, because root's SQLite gives the files beside the
- * database to the owner of the database. */
+ * In any case, each of these files must be a regular one, because a FIFO would block this process for ever. It must have no
+ * second name, and must not be a file that somebody has moved there, because SQLite, when it runs as root, gives the files
+ * beside the database to the owner of the database. */
 #include "driver.h"
 
 #include <errno.h>
@@ -40,8 +40,8 @@ bool trust_accepts_owner(const struct driver *driver, uid_t owner)
 
 /* ---- folders ------------------------------------------------------------------------------------- */
 
-/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. Users whose primary
- * group it is are not looked for: that would read the whole user database. */
+/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. Does not look for
+ * users whose primary group it is, because that would read the whole user database. */
 static bool is_private_group(gid_t group, uid_t owner)
 {
     char user_text[4096], group_text[16384];
@@ -65,8 +65,8 @@ static bool others_may_write(const struct stat *about)
     return (about->st_mode & 002) != 0 || !is_private_group(about->st_gid, about->st_uid);
 }
 
-/* With an ACL, the bits of the group say what those in the list may do at most, and whose group it is does not matter. A
- * list that cannot be read counts as one. */
+/* If there is an ACL, the bits of the group say what the users in the list may do at most, whichever group it is. A list
+ * that cannot be read counts as an ACL. */
 static bool acl_may_write(const char *folder, const struct stat *about)
 {
     if ((about->st_mode & 020) == 0 || (about->st_mode & S_ISVTX) != 0)
@@ -75,7 +75,7 @@ static bool acl_may_write(const char *folder, const struct stat *about)
            (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
-/* In a user namespace, a container's say, that does not map the host's root: root is shown as the overflow uid. */
+/* In a user namespace (for example of a container) that does not map the host's root, root appears as the overflow uid. */
 static bool is_unmapped(uid_t owner)
 {
     unsigned overflow = 65534, inside = 0, outside = 0, count = 0;
@@ -90,7 +90,7 @@ static bool is_unmapped(uid_t owner)
     bool known = file != NULL && fscanf(file, "%u %u %u", &inside, &outside, &count) == 3;
     if (file != NULL)
         fclose(file);
-    return known && count != UINT_MAX; /* else all users are mapped */
+    return known && count != UINT_MAX; /* otherwise all users are mapped */
 }
 
 static mortise_status check_folder(const char *folder, bool above, mortise_error *error)
@@ -162,8 +162,8 @@ static mortise_status check_file(const struct driver *driver, const char *path,
         (long)about->st_uid);
 }
 
-/* Root's SQLite makes the owner of the database the owner of this file. That must not give that user more rights. A log
- * that SQLite made for another user has the permissions of the database. */
+/* SQLite, when it runs as root, makes the owner of the database the owner of this file. That must not give that user
+ * more rights. A log that SQLite made for another user has the permissions of the database. */
 static mortise_status check_gift(const char *path, const struct stat *about,
                                  const struct stat *database, mortise_error *error)
 {
@@ -183,7 +183,7 @@ static mortise_status check_wake_folder(const struct driver *driver, const char 
 {
     struct stat about;
     if (lstat(path, &about) != 0 || trust_accepts_owner(driver, about.st_uid))
-        return MORTISE_OK; /* anything but a folder fails when it is opened */
+        return MORTISE_OK; /* anything but a folder fails later, when it is opened */
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "%s belongs to uid %ld, who could stop the waking of waiters: remove it, " HOW_TO_SHARE,

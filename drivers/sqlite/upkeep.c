@@ -1,24 +1,23 @@
-/* upkeep.c - what the driver does from time to time: checkpoints, and the sweeping of rows that have been free for
- * long. Knows no op.
+/* upkeep.c - what the driver does from time to time: checkpoints, and the deletion of rows that have been free for long. Knows
+ * no op.
  *
  * Checkpoints. SQLite before 3.51.3 can lose committed pages if a process begins a checkpoint while the log
  * is wholly copied and another one begins the log anew in that instant: the first one then relies on a
- * header that is no longer true. With many processes that write all the time, that happens. So SQLite's
- * own checkpoints are off, and ours keep away from that state: one process at a time (flock on the folder
- * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
- * holds a frame that nobody has copied, and as long as that is so nobody begins it anew. If somebody has removed the
- * folder, those who opened the file later have another one: only the lock of the one that is in its place counts. While none can be
- * made, there are no checkpoints, and the log grows.
- * On a full disk nothing can be committed first. Then another connection has the write lock meanwhile, without which nobody begins the
- * log anew. (SQLite's FULL does not do that: if the write lock is not free, it copies all the same.)
- * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own. On a full disk it
- * blocks the file, as in the middle of a transaction.
- * A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log says so:
- * others that wait for a lock of this client cannot tell it from a notification that was lost.
+ * header that is no longer true. That happens if many processes write all the time. So SQLite's own checkpoints are off, and
+ * ours keep away from that state: one process at a time (flock on the folder of inboxes), and it commits something *after* it
+ * has that lock and *before* it begins. Then the log has a frame that nobody has copied, and as long as that is so, nobody
+ * begins the log anew. If somebody has removed the folder, clients that opened the file later have another folder: only the
+ * lock of the folder that is in the place counts. While no folder can be made, there are no checkpoints, and the log grows. On
+ * a full disk nothing can be committed first. Then another connection takes the write lock meanwhile, because without it nobody
+ * begins the log anew. (SQLite's FULL does not do that: if the write lock is not free, it copies nevertheless.) A process that
+ * is stopped in the middle of a checkpoint only makes the log grow, as with SQLite's own checkpoints. But on a full disk it
+ * blocks the file, as in the middle of a transaction. A checkpoint waits for the disk, and this client executes nothing else
+ * meanwhile. If that takes long, the log says so: others that wait for a lock of this client cannot tell it from a notification
+ * that was lost.
  *
  * Sweeping. A row is kept for its version. If that is older than a day of wall clock, the next token is
- * larger without it, unless the clock is set back by more than a day. Each sweep looks at the next stretch
- * of names, and notes in the file where it ended. */
+ * larger without it, unless the clock is set back by more than a day. Each sweep checks the next stretch of names, and notes in
+ * the file where it ended. */
 #include "driver.h"
 
 #include <errno.h>
@@ -28,7 +27,7 @@
 
 #define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
-#define WRITE_LOCK_MS 100    /* others have it for some ten microseconds */
+#define WRITE_LOCK_MS 100    /* others hold it for some ten microseconds */
 #define SLOW_NS (1000 * NS_PER_MS)
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
@@ -38,7 +37,7 @@ int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames)
     struct driver *driver = ctx;
     (void)db;
     (void)schema;
-    if (frames < CHECKPOINT_FRAMES || frames < driver->log_frames) /* it has begun anew */
+    if (frames < CHECKPOINT_FRAMES || frames < driver->log_frames) /* the log has begun anew */
         driver->checkpoint_at = CHECKPOINT_FRAMES;
     driver->log_frames = frames;
     return SQLITE_OK;
@@ -46,7 +45,7 @@ int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames)
 
 /* ---- checkpoints ------------------------------------------------------------------------------- */
 
-/* Also if the process was stopped meanwhile: the effect on others is the same. */
+/* Also logs if the process was stopped meanwhile, because the effect on others is the same. */
 static void tell_if_slow(const struct driver *driver, int64_t begun_ns)
 {
     mortise_host *host = driver->locks.host;
@@ -73,7 +72,7 @@ static void tell_of_folder(const struct driver *driver, bool found, int code)
                   driver->path, driver->path, strerror(code));
 }
 
-/* -1: another client has the lock, or there is no folder that can be locked. The latter is said once. */
+/* -1: another client has the lock, or there is no folder that can be locked. The latter is logged once. */
 static int lock_folder(struct driver *driver)
 {
     bool renewed = inbox_renew_folder(driver);
@@ -90,8 +89,8 @@ static int lock_folder(struct driver *driver)
     return lock;
 }
 
-/* Keeps the log as it is until it is closed. NULL: somebody else writes, or it would be the lock of another file. Closing it leaves
- * the locks of driver->db alone: SQLite counts them for the process. */
+/* The connection keeps the log as it is until it is closed. NULL: somebody else writes, or the lock would be that of another
+ * file. Closing it does not drop the locks of driver->db, because SQLite counts locks for the process. */
 static sqlite3 *take_write_lock(const struct driver *driver)
 {
     sqlite3 *db = NULL;
@@ -107,7 +106,7 @@ static sqlite3 *take_write_lock(const struct driver *driver)
     return NULL;
 }
 
-enum guard { BY_COMMIT, BY_WRITE_LOCK }; /* what keeps others from beginning the log anew */
+enum guard { BY_COMMIT, BY_WRITE_LOCK }; /* what prevents others from beginning the log anew */
 
 static void checkpoint(struct driver *driver, enum guard guard)
 {
@@ -123,7 +122,7 @@ static void checkpoint(struct driver *driver, enum guard guard)
     else if ((writer = take_write_lock(driver)) == NULL)
         rc = SQLITE_BUSY;
     if (files_index_is_other(driver) || !inbox_folder_is_in_place(driver))
-        rc = SQLITE_BUSY; /* whoever has another index copies only when the folder is unlocked */
+        rc = SQLITE_BUSY; /* clients with another index copy only when the folder is unlocked */
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames,
                                        &copied);
@@ -132,8 +131,8 @@ static void checkpoint(struct driver *driver, enum guard guard)
     tell_if_slow(driver, begun_ns);
     if (rc != SQLITE_OK || copied < frames)
         return;
-    driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next to write begins the log anew */
-    driver->log_frames = 0;                    /* until the next commit tells */
+    driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next writer begins the log anew */
+    driver->log_frames = 0;                    /* until the next commit reports it */
 }
 
 void upkeep_make_room(struct driver *driver)
@@ -141,7 +140,7 @@ void upkeep_make_room(struct driver *driver)
     checkpoint(driver, BY_WRITE_LOCK);
 }
 
-/* A database that was just made is in the log only; copied, its pages have their room on the disk. */
+/* A new database is only in the log. Copying it gives its pages their room on the disk. */
 void upkeep_begin(struct driver *driver)
 {
     if (driver->log_frames > 0)
@@ -149,7 +148,7 @@ void upkeep_begin(struct driver *driver)
 }
 
 /* A checkpoint takes the time of a disk flush. A client that has just acquired a lock, or is about to be woken, should not
- * spend that time while others wait; some client releases soon. */
+ * spend that time while others wait. Some other client will release soon, and can do it. */
 void upkeep_run(struct driver *driver, bool convenient)
 {
     if (driver->log_frames < driver->checkpoint_at || driver->db == NULL)
@@ -168,7 +167,7 @@ struct stretch {
     int from_len, to_len; /* 0: from the first name; to the last */
 };
 
-/* The blob of a statement's only row; 0 bytes: none. */
+/* Takes the blob of a statement's only row; 0 bytes: none. */
 static int take_name(struct driver *driver, sqlite3_stmt *statement, unsigned char *name, int *len)
 {
     int rc = database_step(driver, statement);
@@ -224,7 +223,8 @@ static int note_end(struct driver *driver, const struct stretch *stretch)
     return rc == SQLITE_OK ? database_write(driver, TEXT_SWEEP_NOTE) : rc;
 }
 
-/* If it deleted something, the next stretch follows with the next checkpoint. If the file is busy, it waits until then. */
+/* If the sweep deleted something, the next stretch follows with the next checkpoint. If the file is busy, this stretch
+ * waits until then. */
 void upkeep_sweep(struct driver *driver)
 {
     struct stretch stretch;
