@@ -8,9 +8,9 @@
  * | END  | KILL CONNECTION                      | LOOK, after a pause |            | LOOK, after a pause       |
  *
  * A session has gone from the list when its transaction has ended. Its number may be given to another session after the
- * server has restarted, so the client's address must be the same, too. That does not tell sessions apart through a unix socket
- * (`localhost`), nor with a name so long that MariaDB cuts the port off (64 bytes): then another session that has the number
- * after a restart may be ended. A list is of one server: see ghost.c.
+ * server has restarted, so the client's address must be the same, too. The address does not distinguish sessions over a unix
+ * socket (`localhost`), or with a name so long that MariaDB cuts the port off (64 bytes). Then another session that has the
+ * number after a restart may be ended. The list is that of one server: see ghost.c.
  *
  * Rows that have been free for long (lib/sql/remote/sweep.c):
  *
@@ -79,7 +79,7 @@ static void end_behind_all(struct driver *driver)
     driver->sweep_ends = true;
 }
 
-/* The only column of the first row; its length. 0: there is none that makes sense. */
+/* Takes the only column of the first row; returns its length. 0: there is none, or it makes no sense. */
 static size_t take_name(const struct request *request, const char **name)
 {
     MYSQL_RES *rows = my_request_const(request)->rows;
@@ -117,8 +117,8 @@ static bool send_look(struct request *request)
     return statement_send(request, TEXT_SWEEP_LOOK, &values);
 }
 
-/* The names that were found become the list of DROP. As many as LOOK returns at most: there may be more, and the stretch ends
- * with the last of these. False: there are none. */
+/* Makes the list of DROP from the names that were found. If there are as many as LOOK can return, there may be more, so the
+ * stretch ends with the last of these. False: there are none. */
 static bool send_drop(struct request *request)
 {
     struct my_request *mine = my_request(request);
@@ -176,7 +176,7 @@ static bool send_first_end(struct request *request)
     return send_end(request);
 }
 
-/* False: it is over. */
+/* False: the sweep is over. */
 static bool send_next(struct request *request)
 {
     const struct my_request *mine = my_request(request);
@@ -211,8 +211,8 @@ static void swept(struct request *request)
         sweep_over(request);
 }
 
-/* It goes on without a note, which needs a right that the user may lack; and behind old rows one of which another session keeps
- * locked: if that never ends, all sweeps would end there. */
+/* The sweep goes on without a note, because that needs a right that the user may lack. It also goes on behind old rows if
+ * another session keeps one of them locked. Otherwise all sweeps would end there for as long as that lasts. */
 static void failed(struct request *request, const struct fault *fault)
 {
     enum text_id id = my_request(request)->id;
@@ -232,7 +232,7 @@ struct request *sweep(struct remote *remote)
     if (request == NULL)
         return NULL;
     value_number(&values, APART_US);
-    request->alone = true; /* its rows are in no order with those of others */
+    request->alone = true; /* its rows have no common order with those of others */
     if (statement_send(request, TEXT_SWEEP_TURN, &values))
         return request;
     statement_free(request);

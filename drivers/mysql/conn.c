@@ -11,22 +11,22 @@
 #include <unistd.h>
 
 #define STACK_SIZE (256 * 1024UL)
-#define STEPS_MAX 64 /* of a call that is to end */
-/* A server names the plugin that the client is to use. Not these: `dialog` asks at the terminal, `mysql_clear_password`
- * sends the password as it is, and Kerberos looks up names. Without TLS, `caching_sha2_password` and
- * `sha256_password` encrypt it with a key that the other side sends: see protocol.md. */
+#define STEPS_MAX 64 /* of a call that has to end */
+/* A server names the plugin that the client has to use. Some are left out here: `dialog` asks at the terminal,
+ * `mysql_clear_password` sends the password as it is, and Kerberos looks up names. Without TLS, `caching_sha2_password`
+ * and `sha256_password` encrypt it with a key that the other side sends: see protocol.md. */
 #define AUTH_PLUGINS                                                                               \
     "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec"
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-/* Of libcrypto, if libmariadb uses that. */
+/* A function of libcrypto, if libmariadb uses libcrypto. */
 extern void ERR_clear_error(void) __attribute__((weak));
 extern const char *X509_get_default_cert_file(void) __attribute__((weak));
 extern const char *X509_get_default_cert_dir(void) __attribute__((weak));
 
-/* OpenSSL has one queue of errors for all that a thread does. With an old one in it, libmariadb takes "there is nothing to read
- * yet" for a broken connection; and so would the application, with one of ours. */
+/* OpenSSL has one queue of errors for all that a thread does. If it contains an old error, libmariadb takes "there is nothing
+ * to read yet" for a broken connection. An error that we left there would do the same to the application. */
 static void forget_errors(const struct conn *conn)
 {
     if (conn->target.tls && ERR_clear_error != NULL)
@@ -79,9 +79,10 @@ static const char *environment_or(const char *variable, const char *usual)
     return value != NULL && *value != '\0' ? value : usual;
 }
 
-/* Without a file or a folder of trusted certificates, Connector/C 3.4 and later go on if they do not trust the server: they
- * send it a hash of the password, and look whether it knows that (send_client_reply_packet() in plugins/auth/my_auth.c). So one
- * of both is always given; without tls_ca they are OpenSSL's own, which it would take by itself. The folder need not exist. */
+/* Without a file or a folder of trusted certificates, Connector/C 3.4 and later go on even if they do not trust the server:
+ * they send it a hash of the password, and check whether the server knows the password (send_client_reply_packet() in
+ * plugins/auth/my_auth.c). So the driver always gives a file or a folder. Without tls_ca, it gives OpenSSL's own, which OpenSSL
+ * would use by itself. The folder need not exist. */
 static bool set_trust(MYSQL *mysql, const struct conn_target *target)
 {
     const char *file = target->tls_ca, *folder = NULL;
@@ -94,8 +95,8 @@ static bool set_trust(MYSQL *mysql, const struct conn_target *target)
     return mysql_ssl_set(mysql, target->tls_key, target->tls_cert, file, folder, NULL) == 0;
 }
 
-/* False: no memory. Without the first one libmariadb would end the process; without others a connection could be one
- * without TLS, or one that any plugin may authenticate. */
+/* False: no memory. That must not be ignored: without the first option libmariadb would end the process; without
+ * others a connection could have no TLS, or any plugin could authenticate it. */
 static bool set_options(MYSQL *mysql, const struct conn_target *target)
 {
     const size_t stack_size = STACK_SIZE;
@@ -251,9 +252,9 @@ bool conn_has_tls(const struct conn *conn)
     return conn->mysql != NULL && mysql_get_ssl_cipher(conn->mysql) != NULL;
 }
 
-/* If a call waits: nothing can be sent or received any more, so whatever libmariadb tries to write fails at once instead of
- * blocking, and the call, when it is told that its time is over, ends. Otherwise all that was sent before was answered, so the
- * server reads, and there is room for the five bytes of the farewell. */
+/* If a call waits, the socket is shut down. So nothing can be sent or received any more: libmariadb's writes fail at once
+ * instead of blocking, and the call ends when it is told that its time is over. If no call waits, everything that was sent has
+ * been answered. So the server reads, and there is room for the five bytes of the farewell. */
 void conn_close(struct conn *conn)
 {
     struct sigpipe before;

@@ -12,8 +12,8 @@
  * A connection with TLS is made on a thread, because libmariadb blocks in the handshake (handshake.c): CONNECT has no socket to
  * poll then, and ends with conn_shaken().
  *
- * libmariadb runs each call on a stack of its own, which is left when the call would block and entered again. conn_close()
- * lets a call that waits run to its end first, because what is on that stack would leak. */
+ * libmariadb runs each call on a stack of its own, which is left when the call would block, and entered again later.
+ * conn_close() first lets a waiting call run to its end, because otherwise memory that this stack refers to would leak. */
 #ifndef MORTISE_MYSQL_CONN_H
 #define MORTISE_MYSQL_CONN_H
 
@@ -27,7 +27,7 @@
 enum conn_state { CONN_IDLE, CONN_CONNECT, CONN_QUERY, CONN_STORE, CONN_NEXT };
 enum conn_event { CONN_WAITS, CONN_CONNECTED, CONN_RESULT, CONN_FAILED };
 
-/* As libmariadb's options and arguments. Texts must be valid during conn_connect() and until it has ended. */
+/* libmariadb's options and arguments. Texts must be valid from conn_connect() until the connecting has ended. */
 struct conn_target {
     const char *host;    /* for the certificate */
     const char *address; /* numeric; NULL: a socket */
@@ -42,22 +42,22 @@ struct conn_target {
 struct conn {
     MYSQL *mysql; /* NULL: there is none */
     enum conn_state state;
-    int waits; /* of libmariadb's MYSQL_WAIT_…, while a call waits */
+    int waits; /* libmariadb's MYSQL_WAIT_… flags, while a call waits */
     struct conn_target target;
     char address[64];      /* the target's, which a look-up for another connection may overwrite */
-    struct helper *helper; /* connects; NULL: no thread does */
-    char *host, *own_host; /* the server's name; libmariadb's, while the name takes its place */
+    struct helper *helper; /* the thread that connects; NULL: none */
+    char *host, *own_host; /* the server's name; libmariadb's own text while the name replaces it */
     /* RESULT */
-    MYSQL_RES *rows; /* the caller's; NULL: the statement has none */
+    MYSQL_RES *rows; /* the caller owns them; NULL: the statement has none */
     unsigned long long touched, insert_id;
-    bool more; /* of the same text */
+    bool more; /* the same text has more results */
 };
 
-/* Whether it knows where the system's trusted certificates are. If not, tls_ca must be given. */
+/* Whether OpenSSL knows where the system's trusted certificates are. If not, tls_ca must be given. */
 bool conn_finds_certificates(void);
 
 /* Both begin a call; the first connection of a process also begins libmariadb. */
-/* With TLS, done(argument) is called on the thread that connects when it has ended. */
+/* With TLS, done(argument) is called on the connecting thread when the connecting has ended. */
 enum conn_event conn_connect(struct conn *conn, const struct conn_target *target,
                              void (*done)(void *argument), void *argument);
 /* After done() was called: whether the thread has ended, and how. */
@@ -65,14 +65,14 @@ enum conn_event conn_shaken(struct conn *conn);
 /* The text must be valid until the last result. */
 enum conn_event conn_query(struct conn *conn, const char *text, size_t len);
 enum conn_event conn_next(struct conn *conn);
-/* Some of what it waits for has come. */
+/* Some of the awaited events have come. */
 enum conn_event conn_go(struct conn *conn, int ready);
-/* Its socket; -1: there is none. */
+/* The connection's socket; -1: none. */
 int conn_socket(const struct conn *conn);
 void conn_close(struct conn *conn);
 bool conn_has_tls(const struct conn *conn);
 
-/* MYSQL_WAIT_… as what to poll for, and back. */
+/* Converts MYSQL_WAIT_… flags into poll events, and back. */
 short conn_poll_events(int waits);
 int conn_ready(short events);
 

@@ -1,4 +1,4 @@
-/* connection.c - a connection is made by libmariadb, to one address at a time, and what comes in on it. */
+/* connection.c - makes a connection by libmariadb, to one address at a time, and takes what comes in on it. */
 #include "driver.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ void connection_end(struct link *link)
     mine->stale = false;
 }
 
-/* The kernel is to notice a silent network. A program that this one starts must not have the connection. */
+/* The kernel must notice a silent network. A program that this process starts must not inherit the connection. */
 static void prepare_socket(const struct link *link, int fd)
 {
     const int on = 1, idle_s = 10, interval_s = 3, count = 3;
@@ -55,13 +55,13 @@ static void connecting_event(struct link *link, enum conn_event event)
         if (!link_poll(link, conn_socket(conn)))
             return;
         prepare_socket(link, conn_socket(conn));
-        link_look_soon(link); /* while a thread connected there was nothing to look at */
+        link_look_soon(link); /* while a thread connected, there was nothing to poll */
     }
     if (event == CONN_CONNECTED)
         setup_begin(link);
 }
 
-/* A thread that connects has ended; perhaps one of a link that has given up. */
+/* A connecting thread has ended; perhaps that of a link that has given up. */
 static void shaken(void *ctx, void *argument)
 {
     struct remote *remote = ctx;
@@ -75,7 +75,7 @@ static void shaken(void *ctx, void *argument)
     remote_go(remote);
 }
 
-/* On that thread. */
+/* Runs on that thread. */
 static void post_shaken(void *argument)
 {
     mortise_host *host = argument;
@@ -98,7 +98,7 @@ short connection_events(const struct link *link)
     return conn_poll_events(conn->state == CONN_IDLE ? MYSQL_WAIT_READ : conn->waits);
 }
 
-/* Nobody asked, and yet there is something to read: an end of file, or the reason for one. */
+/* No statement is open. So if there is something to read, it is an end of file, or the reason for one. */
 bool connection_is_there(struct link *link)
 {
     if (link_peek(link) == PEEK_NOTHING)
@@ -117,7 +117,7 @@ static void handle(struct link *link, enum conn_event event)
         group_event(link, event);
 }
 
-/* Some of what libmariadb waits for may have come. */
+/* Some of the events that libmariadb waits for may have come. */
 void connection_come_in(struct link *link, short events)
 {
     struct conn *conn = &my_link(link)->conn;

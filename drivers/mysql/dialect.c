@@ -1,5 +1,5 @@
 /* dialect.c - the steps of drivers/lib/sql as statements of MySQL, and their results. The texts are in sql.c;
- * protocol.md says what each promises. */
+ * protocol.md says what each step promises. */
 #include "driver.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static enum text_id fill(const struct request *request, struct values *values, c
     case SQL_RECORD_WRITE:
         bind_record(&text_binder, values, request);
         return op->record_version == 0 ? TEXT_RECORD_MAKE : TEXT_RECORD_SWAP;
-    default: /* SQL_APPEND is never asked for, because nobody can be notified */
+    default: /* SQL_APPEND never comes, because nobody can be notified */
         bind_name(&text_binder, values, request);
         return request->base.step == SQL_RECORD_READ ? TEXT_RECORD_LOOK : TEXT_LOOK;
     }
@@ -83,7 +83,7 @@ struct cells {
     const unsigned long *lengths;
 };
 
-/* The next row; false: there is none with so many columns. */
+/* Takes the next row. False: there is none with so many columns. */
 static bool next_cells(MYSQL_RES *rows, unsigned columns, struct cells *cells)
 {
     if (rows == NULL || mysql_num_fields(rows) != columns)
@@ -98,7 +98,7 @@ static int64_t number(const struct cells *cells, size_t i)
     return cells->texts[i] != NULL ? strtoll(cells->texts[i], NULL, 10) : 0;
 }
 
-/* False: it is longer than it may be. Null is 0 bytes. */
+/* Copies a cell. False: it is too long. Null counts as 0 bytes. */
 static bool take_bytes(const struct cells *cells, size_t i, void *to, size_t size, size_t *len)
 {
     *len = cells->texts[i] != NULL ? cells->lengths[i] : 0;
@@ -109,7 +109,7 @@ static bool take_bytes(const struct cells *cells, size_t i, void *to, size_t siz
     return true;
 }
 
-/* From the columns after the clock; false: it makes no sense. */
+/* Takes the columns after the clock. False: they make no sense. */
 static bool take_row(const struct cells *cells, size_t first, struct rowlease_row *row)
 {
     row->exists = cells->texts[first] != NULL;
@@ -124,7 +124,7 @@ static bool take_row(const struct cells *cells, size_t first, struct rowlease_ro
     return fits && rowlease_valid(row);
 }
 
-/* False: the server is read-only by now, and the link is to be lost. */
+/* False: the server is read-only by now, and the link must be given up. */
 static bool take_look(struct request *request, struct sql_result *to)
 {
     struct sql_locks *locks = request->base.locks;
@@ -155,7 +155,7 @@ static bool take_names(struct request *request)
     return true;
 }
 
-/* False: as above. */
+/* False: the server is read-only by now. */
 static bool take_ping(const struct request *request)
 {
     const struct driver *driver = driver_of(request->link);
@@ -279,9 +279,9 @@ static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_i
 const struct sql_dialect mysql_dialect = {
     .request_size = sizeof(struct my_request),
     .quick = true,
-    .append = true, /* for BAR: readers that come and go would make a WRITE fail too often */
+    .append = true, /* for BAR: while readers come and go, a WRITE would fail too often */
     .visible_is_safe =
-        false, /* it can be seen before it is in the log on the disk: see protocol.md */
+        false, /* a change is visible before the log is on the disk: see protocol.md */
     .run = run,
     .cancel = op_cancel,
     .clear = clear,

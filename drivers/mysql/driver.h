@@ -5,9 +5,9 @@
  *   dialect.c     the steps of drivers/lib/sql as statements, and their results
  *   chores.c      statements of the driver's own: rows that have been free for long, sessions of lost connections
  *   group.c       a group as one text, and the results of its statements
- *   connection.c  a connection is made, and what comes in on it
+ *   connection.c makes a connection, and takes what comes in on it
  *   setup.c       a new connection: the settings, which server it is, the tables
- *   target.c      the options as servers, and as what libmariadb needs
+ *   target.c turns the options into servers, and into libmariadb's arguments
  *   conn.c        a conversation by libmariadb's non-blocking calls; handshake.c:
  *                 one with TLS is made on a thread
  *   sql.c         the texts of the statements
@@ -22,7 +22,7 @@
 #include "sql.h"
 
 #define DRIVER_NAME "mysql"
-#define GROUP_BYTES 200000 /* of a text: far below max_allowed_packet */
+#define GROUP_BYTES 200000 /* of a group's text: far below max_allowed_packet */
 
 enum option {
     OPTION_HOST,
@@ -41,7 +41,7 @@ enum option {
     OPTION_COUNT
 };
 
-/* UNDONE: if the COMMIT failed, the transaction was rolled back. */
+/* UNDONE: if the COMMIT failed with this error, the transaction was rolled back. */
 enum { FAULT_UNDONE = FAULT_OWN };
 enum setup_phase { SETUP_IDENTIFY, SETUP_MAKE, SETUP_LAYOUT };
 
@@ -49,10 +49,10 @@ struct my_request {
     struct request request;
     enum text_id id;
     struct text text;
-    /* the result, kept until the commit; rows of the last statement, and of the one before it */
+    /* the result, kept until the commit: the rows of the last statement, and of the one before it */
     MYSQL_RES *rows, *rows_before;
     unsigned long long touched, insert_id;
-    int64_t revision; /* of the row that was read last */
+    int64_t revision; /* the revision of the row that was last read */
 };
 
 struct my_link {
@@ -64,27 +64,27 @@ struct my_link {
     size_t setup_at;
     unsigned seen;
     bool galera;
-    bool lacks_tables; /* or what is in them at first */
+    bool lacks_tables; /* or their first content */
     bool made_tables;
     /* group.c: the group in flight */
     size_t request_at;    /* whose result comes next */
     unsigned part_at;     /* and of which of its statements */
     size_t got, expected; /* results */
     bool transaction;     /* it has BEGIN and COMMIT */
-    bool stale;           /* the server is read-only by now */
+    bool stale;           /* the server has become read-only */
 };
 
 struct driver {
     struct remote remote;
     const mortise_value *values;
-    const char *section; /* while it is opened */
+    const char *section; /* only while it is being opened */
     struct my_link main, live;
-    char durable[96]; /* why the server may lose what it has committed; empty: it does not */
-    /* chores.c: where the stretch ends that is swept */
+    char durable[96]; /* why the server may lose commits; empty: it does not */
+    /* chores.c: where the stretch that is being swept ends */
     char sweep_end[MORTISE_NAME_MAX];
     size_t sweep_end_len;
-    bool sweep_ends;      /* no stretch is behind it */
-    bool sweep_noted;     /* the database has a note of how far it got */
+    bool sweep_ends;      /* it is the last stretch */
+    bool sweep_noted;     /* the database has a note of the sweep's progress */
     unsigned sweep_count; /* of stretches */
 };
 
@@ -117,7 +117,7 @@ static inline const struct my_request *my_request_const(const struct request *re
 
 mortise_status target_find(struct driver *driver, mortise_error *error);
 bool target_is_socket(const struct driver *driver);
-/* What libmariadb needs for the address with that index. */
+/* Fills libmariadb's arguments for the address with that index. */
 void target_describe(const struct driver *driver, const struct address *address,
                      struct conn_target *target);
 
@@ -129,7 +129,7 @@ void fault_read(MYSQL *mysql, struct fault *fault);
 
 /* ---- findings.c -------------------------------------------------------------------------------- */
 
-/* Adds what the settings mean to the answer of a ping; a text per enum setting, of which there are `count`. */
+/* Adds findings about the settings to the answer of a ping. settings: a text for each enum setting; there are `count`. */
 void findings_add(const mortise_op *op, const char *const *settings, unsigned count);
 
 /* ---- chores.c: slots of struct remote_dialect --------------------------------------------------- */
@@ -140,8 +140,8 @@ struct request *sweep(struct remote *remote);
 
 /* ---- group.c ----------------------------------------------------------------------------------- */
 
-/* The request's text becomes that statement with these values, and goes to a queue. False: out of memory, and
- * nothing has happened. */
+/* Makes the request's text from that statement and these values, and puts the request into a queue. False: out of
+ * memory, and nothing has happened. */
 bool statement_send(struct request *request, enum text_id id, const struct values *values);
 void statement_forget(struct request *request);
 size_t group_size(const struct link *link, const struct request *request);
@@ -161,7 +161,7 @@ const char *connection_where(const struct link *link, char *text, size_t size);
 /* ---- setup.c ----------------------------------------------------------------------------------- */
 
 void setup_begin(struct link *link);
-/* False: the connection is another one by now, or gone. */
+/* False: by now there is another connection, or none. */
 bool setup_event(struct link *link, enum conn_event event);
 
 #endif

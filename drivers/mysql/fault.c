@@ -1,5 +1,5 @@
-/* fault.c - what the server says went wrong, as statuses of Mortise and as lines that a person can act on.
- * None holds more of a name than its quoted form. */
+/* fault.c - turns the server's errors into statuses of Mortise, and into lines that a person can act on. None
+ * contains more of a name than its quoted form. */
 #include "driver.h"
 
 #include <errmsg.h>

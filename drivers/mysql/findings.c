@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define US_PER_S 1000000
-#define LONG_MS 3600000 /* a failover takes less */
+#define LONG_MS 3600000 /* a failover takes less time */
 
 static bool is(const char *setting, const char *value)
 {
@@ -26,7 +26,7 @@ static int64_t number(const char *setting)
     return setting != NULL ? strtoll(setting, NULL, 10) : 0;
 }
 
-/* With `durable = yes` the driver refuses such a server; but it looks only when a connection is made. */
+/* With `durable = yes` the driver refuses such a server, but it checks that only when a connection is made. */
 static void add_durability(const mortise_op *op, const char *const *settings)
 {
     const bool flush = is(settings[SETTING_FLUSH], "1"), log = !is_off(settings[SETTING_BINLOG]);

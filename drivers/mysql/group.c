@@ -1,10 +1,10 @@
-/* group.c - a group goes out as one text, and the results of its statements come back. protocol.md says what a group is, and
+/* group.c - sends a group as one text, and takes the results of its statements. protocol.md says what a group is, and
  * why. */
 #include "driver.h"
 
 #include <string.h>
 
-#define ANSWER_BYTES 45 /* about the least, of "Rows matched: 0…" or the like */
+#define ANSWER_BYTES 45 /* about the smallest answer: "Rows matched: 0…" or the like */
 
 /* ---- statements -------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ size_t group_size(const struct link *link, const struct request *request)
     return request != NULL ? my_request_const(request)->text.len : sizeof("BEGIN;;COMMIT");
 }
 
-/* One group at a time. The lane whose first request came earlier goes first. */
+/* Only one group is in flight at a time. The lane whose first request came earlier goes first. */
 bool group_is_open(const struct link *link, enum lane lane)
 {
     enum lane other = lane == LANE_DURABLE ? LANE_READING : LANE_DURABLE;
@@ -88,7 +88,7 @@ bool group_send(struct link *link, struct group *group)
 
 /* ---- results come back ------------------------------------------------------------------------- */
 
-/* A statement failed. What follows it in the text is not executed. If the commit fails, or the connection, nobody knows
+/* A statement failed, and the rest of the text is not executed. If the commit fails, or the connection, nobody knows
  * what was done. */
 static bool failed(struct link *link)
 {
@@ -126,7 +126,7 @@ static void keep_result(struct my_request *request, struct conn *conn)
         request->insert_id = conn->insert_id;
 }
 
-/* The result of one statement. True: the next one is to come. */
+/* Takes the result of one statement. True: the next one is still to come. */
 static bool take_result(struct link *link)
 {
     struct my_link *mine = my_link(link);
@@ -148,7 +148,7 @@ static bool take_result(struct link *link)
     return conn->more;
 }
 
-/* The last one of the statements may have been read in part, and the answer to COMMIT is shorter. */
+/* The answer to the last statement may have been read in part, and the answer to COMMIT is shorter. */
 static bool wait_for_rest(struct link *link)
 {
     const struct my_link *mine = my_link(link);

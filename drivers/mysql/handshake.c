@@ -1,5 +1,5 @@
-/* handshake.c - a connection with TLS is made on a thread of its own (lib/sql/remote/helper.h), because libmariadb blocks in
- * the handshake, for as long as the server likes. Everything afterwards is done in the pump, with the same MYSQL. */
+/* handshake.c - makes a connection with TLS on a thread of its own (lib/sql/remote/helper.h), because libmariadb blocks in
+ * the handshake, for as long as the server likes. Everything afterwards runs in the pump, with the same MYSQL. */
 #include "conn.h"
 
 #include <fcntl.h>
@@ -10,10 +10,10 @@
 
 /* ---- the host's name ---------------------------------------------------------------------------- */
 
-/* libmariadb is given an address, because it would look up a name, which nobody can interrupt. But the certificate is for the
- * name, and it compares the certificate with mysql->host. That is there when it writes the request for TLS, which is the
- * moment for the name to take its place. If that ever changes, the address is looked for in the certificate, and the
- * connection is refused. */
+/* libmariadb gets an address, because it would look up a name, and nobody could interrupt that. But the certificate is for
+ * the name, and libmariadb compares the certificate with mysql->host. That field is set when libmariadb writes the request
+ * for TLS, and at this moment the driver puts the name in its place. If libmariadb ever changes this order, it looks for the
+ * address in the certificate, and the connection is refused. */
 static _Thread_local struct conn *shaking;
 static _Thread_local struct helper *shaking_helper;
 /* Exported by libmariadb, without a declaration in its headers. */
@@ -29,7 +29,7 @@ static void show_name(int mode, MYSQL *mysql, const unsigned char *bytes, size_t
     (void)len;
     if (conn == NULL || conn->mysql != mysql || conn->own_host != NULL || mysql->host == NULL)
         return;
-    helper_goes_on(shaking_helper, conn_socket(conn)); /* before the handshake, which blocks */
+    helper_goes_on(shaking_helper, conn_socket(conn)); /* here, because the handshake blocks */
     char *name = strdup(conn->target.host);
     if (name == NULL)
         return;
@@ -37,7 +37,7 @@ static void show_name(int mode, MYSQL *mysql, const unsigned char *bytes, size_t
     mysql->host = conn->host = name;
 }
 
-/* A connection that failed has freed the name. What it was in place of is lost then: a few bytes. */
+/* A failed connection has freed the name. The text that the name has replaced leaks then: a few bytes. */
 static void hide_name(struct conn *conn)
 {
     if (conn->own_host != NULL && conn->mysql->host == conn->host) {
@@ -47,7 +47,7 @@ static void hide_name(struct conn *conn)
     conn->own_host = conn->host = NULL;
 }
 
-/* The list of such functions is libmariadb's, without a lock: ours is put there once, and taken off with this module. */
+/* libmariadb has a list of such functions, without a lock. So ours is added once, and removed with this module. */
 static bool listening;
 
 static void listen_once(void)
@@ -69,8 +69,8 @@ void handshake_prepare(void)
 
 /* ---- on the thread ------------------------------------------------------------------------------ */
 
-/* libmariadb leaves the socket blocking. But OpenSSL reads and writes without saying that it must not wait, so each
- * statement would block the pump until the server has answered. */
+/* libmariadb leaves the socket in blocking mode, and OpenSSL reads and writes without MSG_DONTWAIT. So each statement
+ * would block the pump until the server has answered. */
 static void stop_blocking(const struct conn *conn)
 {
     int fd = conn_socket(conn);

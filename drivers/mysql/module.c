@@ -1,8 +1,8 @@
 /* module.c - the MySQL driver as a module: its table, its options, how an instance is opened and closed. Serves MySQL and
  * MariaDB, by libmariadb.
  *
- * A table of a database is the backend. driver.h says which file does what, protocol.md what happens if
- * something fails. Opening makes no connection: the first op does. */
+ * A table of a database is the backend. driver.h says what each file does, protocol.md what happens if something fails.
+ * Opening makes no connection; the first op makes one. */
 #include "driver.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#define LOCKED_PAUSE_MS 50 /* before a row that is locked is tried again */
+#define LOCKED_PAUSE_MS 50 /* the pause before a locked row is tried again */
 
 #define TEXT(name, how, words)                                                                     \
     {                                                                                              \
@@ -48,10 +48,11 @@ static const mortise_option options[OPTION_COUNT] = {
 
 /* ---- libmariadb -------------------------------------------------------------------------------- */
 
-/* What it reads from its environment, by getenv, and what matters with what this driver passes to it: where plugins are, which
- * are loaded, and (Connector/C 3.4 and later, at each connection) that no certificate is checked. The caller of a set-uid
- * program would run code in it, or learn the password (R11). A host or socket, a port and a password are always passed, so
- * MYSQL_PWD, MYSQL_TCP_PORT and M…_UNIX_PORT are not used; HOME, MYSQL_HOME and MARIADB_HOME only with option files. */
+/* The variables that libmariadb reads from its environment, by getenv(), and that matter although this driver passes its own
+ * settings: where plugins are, which ones are loaded, and (Connector/C 3.4 and later, at each connection) that no certificate
+ * is checked. With these, the caller of a set-uid program could run code in it, or learn the password (R11). The driver always
+ * passes a host or socket, a port and a password, so MYSQL_PWD, MYSQL_TCP_PORT and M…_UNIX_PORT are not used. HOME, MYSQL_HOME
+ * and MARIADB_HOME are used only with option files. */
 static mortise_status check_environment(mortise_error *error)
 {
     if (getauxval(AT_SECURE) == 0)
@@ -65,7 +66,8 @@ static mortise_status check_environment(mortise_error *error)
                        "program: libmariadb obeys them");
 }
 
-/* It ignores SIGPIPE for the whole process when it begins; that is for the application to decide. */
+/* When libmariadb is initialised, it ignores SIGPIPE for the whole process. This function restores the signal, because that
+ * is for the application to decide. */
 static mortise_status begin_library(mortise_error *error)
 {
     struct sigaction before;

@@ -1,5 +1,6 @@
-/* setup.c - a new connection: its settings, which server it is, whether the tables are there and are ours. Two round trips;
- * one or two more, once in the life of a database, to make the tables. See SETUP in protocol.md for what is refused, and why. */
+/* setup.c - a new connection: makes its settings, finds out which server it is, and checks whether the tables exist and are
+ * ours. This takes two round trips; once in the life of a database it takes one or two more, to make the tables. See SETUP in
+ * protocol.md for what is refused, and why. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 /* The statements of sql_settings and of sql_identify, in their order. */
 enum { AT_ISOLATION, AT_SETTINGS, AT_IDENTITY, AT_VARIABLES, AT_TABLES };
 enum { TABLES = 3 };
-/* What must have been seen when a phase ends; a server that leaves it out is none. */
+/* What must have been seen when a phase ends. A server that omits one of these is no MySQL server. */
 enum { SEEN_IDENTITY = 1, SEEN_VARIABLES = 2, SEEN_TABLES = 4, SEEN_LAYOUT = 8 };
 
 static void refuse(struct link *link, mortise_status status, bool retryable, const char *why)
@@ -79,14 +80,14 @@ static bool is_number(const char *value)
     return value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
 }
 
-/* One that is cut is not found in the list of sessions, as if that session were gone. */
+/* Whether the text fits. A text that was cut off would not be found in the list of sessions, as if that session were gone. */
 static bool fits(char *to, size_t size, const char *text)
 {
     return (size_t)snprintf(to, size, "%s", text) < size;
 }
 
-/* Behind a proxy that shares connections, nobody knows which of the server's sessions executes what we send, or where it
- * went on. */
+/* Behind a proxy that shares connections, nobody knows which of the server's sessions executes our statements, or which
+ * session a lost one was. */
 static bool take_identity(struct link *link, MYSQL_ROW row)
 {
     if (row == NULL || row[0] == NULL || row[1] == NULL || row[2] == NULL || row[3] == NULL) {
@@ -138,7 +139,7 @@ static void take_variable(struct variables *variables, const char *name, const c
         snprintf(variables->sync, sizeof(variables->sync), "%.6s", value);
 }
 
-/* Whether what it commits survives a crash of its host. False: it does not say. */
+/* Notes whether the server's commits survive a crash of its host. False: the server does not report it. */
 static bool note_durability(struct driver *driver, const struct variables *variables)
 {
     const char *name = "innodb_flush_log_at_trx_commit", *value = variables->flush;
@@ -189,8 +190,9 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     return false;
 }
 
-/* Another client may be making them, or was stopped while it did: they are made in this order, the row of the layout last.
- * So if one is missing before `mortise_meta`, somebody has dropped it: a new one would forget who holds what. */
+/* Another client may be making the tables, or may have been stopped while it did. They are made in this order, and the row
+ * of the layout last. So if `mortise_meta` exists and an earlier table is missing, somebody has dropped that table. It
+ * must not be made anew, because a new one would not know who holds what. */
 static bool take_tables(struct link *link, MYSQL_RES *rows)
 {
     MYSQL_ROW row;
@@ -228,7 +230,7 @@ static bool take_layout(struct link *link, MYSQL_ROW row)
 
 /* ---- results ----------------------------------------------------------------------------------- */
 
-/* False: it was refused, so the connection is another one, or gone. */
+/* False: the server was refused, so there is another connection, or none. */
 static bool take_rows(struct link *link, MYSQL_RES *rows)
 {
     unsigned columns = mysql_num_fields(rows);

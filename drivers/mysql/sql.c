@@ -1,16 +1,17 @@
-/* sql.c - the texts of the statements; see sql.h for what is filled in, and protocol.md for what each promises.
+/* sql.c - the texts of the statements; sql.h says which values are filled in, and protocol.md what each statement promises.
  *
- * TIME is UTC_TIMESTAMP(6): the server's clock when it began with this one statement, whatever time zone the session has.
- * It is read after the statement was sent and before a wait for the row, so a claim ends a little early, by that wait; see
- * the holes in lib/sql/rowlease.h. Times are stored as µs since 1970; a row that is free has expired at 0.
+ * TIME is UTC_TIMESTAMP(6): the server's clock when it began this one statement, whatever time zone the session has. The clock
+ * is read after the statement was sent and before a wait for the row, so a claim ends a little early, by that wait; see the
+ * holes in lib/sql/rowlease.h. Times are stored as µs since 1970; a free row has expired at 0.
  *
- * The revision is raised with each write of a row, so a statement that writes what is there already is a change for the
- * server, too: its commit waits until the log has all of the row. And a row with the same version and revision is unchanged.
+ * Each write of a row raises its revision. So even a statement that writes the old values is a change for the server: its
+ * commit waits until the log has the whole row. And a row with the same version and revision is unchanged.
  *
- * A server that became read-only (a replica) lets users with special rights write. Our statements do not. A replica that executed
- * them itself would find no row to change, so they must come to it as rows. With binlog_format = MIXED they do, for two reasons:
- * they read a system variable (MySQL's manual, "Determination of Safe and Unsafe Statements in Binary Logging"), and InnoDB logs
- * nothing but rows at READ COMMITTED (the same, "Transaction Isolation Levels"). With STATEMENT the server is refused: setup.c. */
+ * A server that became read-only (a replica) lets users with special rights write. Our statements do not write to such a
+ * server. If a replica executed them itself, it would find no row to change, so the changes must come to it as rows. With
+ * binlog_format = MIXED they do, for two reasons: the statements read a system variable (MySQL's manual, "Determination of Safe
+ * and Unsafe Statements in Binary Logging"), and InnoDB logs only rows at READ COMMITTED (the same, "Transaction Isolation
+ * Levels"). With STATEMENT, setup.c refuses the server. */
 #include "sql.h"
 
 #include "../lib/sql/rowlease.h"
@@ -68,8 +69,9 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 /* ---- a new connection -------------------------------------------------------------------------- */
 
 /* The server reads what is between M! and the end of the comment only if it is MariaDB, and behind !50708 only if it is MySQL,
- * which has no max_statement_time; MariaDB leaves 50700 to 99999 aside. A transaction waits for this client only
- * if one of its statements failed: until the ROLLBACK. A client that is stopped then would keep rows locked for wait_timeout. */
+ * which has no max_statement_time; MariaDB leaves 50700 to 99999 aside. A transaction waits for this client only after one of
+ * its statements has failed, until the ROLLBACK. Without the time-out here, a client that is stopped at that point would keep
+ * rows locked for wait_timeout. */
 const char sql_settings[] =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;"
     "SET SESSION autocommit=1,sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
@@ -86,14 +88,15 @@ const char sql_identify[] =
     "SELECT table_name,engine FROM information_schema.tables WHERE table_schema=DATABASE() "
     "AND table_name IN ('mortise_lock','mortise_record','mortise_meta')";
 const char sql_layout[] = "SELECT value FROM mortise_meta WHERE name='layout'";
-/* A node of Galera reads and writes what all nodes have committed before. With dirty reads it would not wait before it reads. */
+/* Makes a node of Galera see everything that all nodes have committed before, when it reads or writes. With dirty reads, it
+ * would not wait before it reads. */
 const char sql_galera[] = "SET SESSION wsrep_sync_wait=7,wsrep_dirty_reads=OFF";
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
 const char sql_no_wait[] = "/*M!100303 SET STATEMENT innodb_lock_wait_timeout=0 FOR */ ";
 
-/* For `mortise doctor`: findings.c. Only MariaDB shows the last three to every user. */
+/* For `mortise doctor`: findings.c. Only MariaDB shows the last three values to every user. */
 #define STATUS_OF(name)                                                                            \
     "(SELECT variable_value FROM information_schema.global_status WHERE variable_name='" name "')"
 #define SETTINGS                                                                                   \
@@ -126,7 +129,7 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                       "AND owner IS NULL AND expires_at>" NOW_US " AND waiters IS NULL "
                       "AND " WRITABLE,
                       1, true},
-    /* The row of `layout` is always there, so there is one row, with the clock. */
+    /* The row of `layout` always exists, so the result always has one row, with the clock. */
     [TEXT_LOOK] = {"SELECT " WRITABLE "," NOW_US "," COLUMNS ",revision FROM mortise_meta AS meta "
                    "LEFT JOIN mortise_lock ON mortise_lock.name=$a WHERE meta.name='layout'",
                    1, false},
@@ -142,8 +145,8 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                   "+2000000),16,'0'))),revision=revision+1 "
                   "WHERE name=$a AND owner=$b AND expires_at>" NOW_US " AND " WRITABLE,
                   1, true},
-    /* Joined to the row of `layout`, as in TEXT_LOOK, the names would not come in the order of the key: the server would have to
-     * sort them, with all that is in their rows. */
+    /* If this were joined to the row of `layout`, as in TEXT_LOOK, the names would not come in the order of the key: the server
+     * would have to sort the whole rows. */
     [TEXT_NAMES] = {"SELECT " WRITABLE ";SELECT name," NOW_US "," COLUMNS
                     " FROM mortise_lock WHERE name>=$a "
                     "AND ($b IS NULL OR name<$b) AND expires_at>" NOW_US
@@ -152,8 +155,8 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_VERSION] = {"SELECT " WRITABLE ",VERSION(),value," SETTINGS
                       " FROM mortise_meta WHERE name='layout'",
                       1, false},
-    /* The row is written, and so locked, first: what is read then is as durable as this commit. As above, there is one row:
-     * that there is no record is believed only if the server accepts writes, too. */
+    /* The row is written first, and so locked: what is then read is as durable as this commit. As above, there is always
+     * one row, so "no record", too, is believed only if the server accepts writes. */
     [TEXT_RECORD_LOOK] =
         {"UPDATE mortise_record SET looks=looks+1 WHERE name=$a AND " WRITABLE ";SELECT " WRITABLE
          ",version,mortise_record.value FROM mortise_meta AS meta "
@@ -168,12 +171,12 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
     [TEXT_GHOST_LOOK] = {"SELECT 1 FROM information_schema.processlist WHERE id=$a AND host=$b", 1,
                          false},
     [TEXT_GHOST_END] = {"KILL CONNECTION $a", 1, false},
-    /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
-     * without it, unless the clock is set back by more than a day. */
+    /* A row is kept for its version. If that is older than a day of wall clock, the next token is larger even without
+     * the row, unless the clock is set back by more than a day. */
     [TEXT_SWEEP_TURN] = {"UPDATE mortise_meta SET value=" NOW_US " WHERE name='swept' "
                          "AND ABS(CAST(value AS SIGNED)-" NOW_US ")>=$a AND " WRITABLE,
                          1, true},
-    /* How far the last sweep got is in a row of its own; of a longer name, the beginning. */
+    /* The progress of the last sweep is in a row of its own; if the name is too long for it, its beginning. */
     [TEXT_SWEEP_FROM] = {"SELECT value FROM mortise_meta WHERE name='sweep'", 1, false},
     [TEXT_SWEEP_NOTE] =
         {"INSERT INTO mortise_meta(name,value) SELECT 'sweep',LEFT($a,255) FROM DUAL "

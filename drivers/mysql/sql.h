@@ -1,4 +1,4 @@
-/* sql.h - the statements of the MySQL driver: templates for text_fill(). What $a, $b … are stands beside each. */
+/* sql.h - the statements of the MySQL driver: templates for text_fill(). The values $a, $b … are listed beside each. */
 #ifndef MORTISE_MYSQL_SQL_H
 #define MORTISE_MYSQL_SQL_H
 

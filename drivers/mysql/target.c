@@ -1,4 +1,4 @@
-/* target.c - where the servers are: the options as servers, and as what libmariadb needs. Knows no link. */
+/* target.c - where the servers are: turns the options into servers, and into libmariadb's arguments. Knows no link. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static mortise_status explain(const struct driver *driver, mortise_error *error,
                        what);
 }
 
-/* Whoever is between client and server can read and change everything. */
+/* Without TLS, an attacker between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver)
 {
     for (size_t i = 0; i < driver->remote.hosts.count && !target_is_socket(driver); i++) {
@@ -40,7 +40,7 @@ static void warn_of_plain_text(const struct driver *driver)
     }
 }
 
-/* What is wrong with it; NULL. */
+/* Returns what is wrong with the path, or NULL. */
 static const char *take_socket(struct hosts *hosts, const char *path)
 {
     struct host_entry *entry = &hosts->at[hosts->count++];
