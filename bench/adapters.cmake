@@ -1,5 +1,5 @@
-# mortise-bench: what it is made of, and where that lies: the command in the command folder, all else in one folder
-# beside it, in the build tree as where it is installed.
+# mortise-bench: its parts, and their places: the command is in the command folder, everything else in one folder
+# beside it, both in the build tree and when installed.
 set(bench_parts "${PROJECT_BINARY_DIR}/bench")
 set(bench_installed "${CMAKE_INSTALL_FULL_LIBEXECDIR}/mortise-bench")
 file(RELATIVE_PATH bench_to_lib "${bench_installed}" "${CMAKE_INSTALL_FULL_LIBDIR}")
@@ -27,8 +27,8 @@ bench_adapter(flock)
 add_executable(mortise-bench-digest adapter/digest.c adapter/histogram.c)
 bench_part(mortise-bench-digest)
 
-# bench_command(OUTPUT FROM programs package servers rivals): the command, which knows where these lie by their way
-# from the folder FROM, so that a prefix can be moved.
+# bench_command(OUTPUT FROM programs package servers rivals): the command, which finds these by their paths
+# relative to the folder FROM, so that a prefix can be moved.
 function(bench_command OUTPUT FROM)
     foreach(what IN ITEMS programs package servers rivals)
         list(POP_FRONT ARGN path)

@@ -37,7 +37,7 @@ void cluster_server_start(struct cluster_server *cluster, int cpu)
 {
     char keys[32], port[16];
     snprintf(keys, sizeof(keys), "cluster=%d", CLUSTER_NODES);
-    bench_pin(cpu); /* the servers are where this thread is */
+    bench_pin(cpu); /* the servers run where this thread runs */
     bench_servers_begin(&servers, "redis", "cluster", keys, "PORT=", port, sizeof(port));
     atexit(end_servers);
     bench_pin(bench.cpu);

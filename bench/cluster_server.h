@@ -1,5 +1,6 @@
-/* cluster_server.h - a Redis Cluster of the benchmark's own: three masters without replicas, by tests/servers.sh; it ends with the
- * program, however that ends. A failure ends the program; without a Redis that can do it, the exit code is 77. */
+/* cluster_server.h - a Redis Cluster of the benchmark's own: three masters without replicas, started by tests/servers.sh. It
+ * ends with the program, however the program ends. A failure ends the program; without a Redis that supports clusters, the exit
+ * code is 77. */
 #ifndef MORTISE_BENCH_CLUSTER_SERVER_H
 #define MORTISE_BENCH_CLUSTER_SERVER_H
 
@@ -12,11 +13,11 @@ struct cluster_server {
     char url[120];
 };
 
-/* Once in a program. cpu: as bench_pin(). */
+/* Call it once in a program. cpu: as for bench_pin(). */
 void cluster_server_start(struct cluster_server *cluster, int cpu);
 /* Which of the nodes has this key. */
 int cluster_server_owner(const struct cluster_server *cluster, const char *key);
-/* Of all nodes: redis_server_cpu_ns(). */
+/* The sum of redis_server_cpu_ns() of all nodes. */
 double cluster_server_cpu_ns(const struct cluster_server *cluster);
 
 #endif

@@ -2,7 +2,7 @@
  * process that opens a database and makes one bare cycle on it: the lock of one host, and the price of a
  * lock that is kept in a file.
  *
- * Processes are begun one after the other by posix_spawn. The bare process is this program itself. */
+ * posix_spawn() starts the processes one after another. The bare process is this program itself. */
 #include "common.h"
 
 #include <spawn.h>
@@ -45,7 +45,7 @@ static int bare(const char *path)
 
 #define WORDS 8
 
-/* posix_spawn wants words that it might write to. */
+/* posix_spawn() takes words that are not const. */
 struct words {
     char *at[WORDS];
 };

@@ -1,5 +1,5 @@
-/* common.c - rounds, medians and the report of a benchmark; see common.h. Knows no lock: what is
- * measured is the programs' own, and the machine is in machine.c. */
+/* common.c - rounds, medians and the report of a benchmark; see common.h. Knows no lock: the programs do the
+ * measuring, and machine.c handles the machine. */
 #include "common.h"
 #include "report.h"
 
@@ -154,8 +154,9 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The largest k for which the true median lies between the k-th least and the k-th most of `count` rounds in nine cases of
- * ten: each round is below it as a coin falls on tails. 1, if there are too few rounds. mortise_bench/figures.py has it too. */
+/* The largest k for which the true median lies between the k-th smallest and the k-th largest of `count` rounds in nine cases
+ * of ten: each round is below the median with the probability of a coin toss. 1, if there are too few rounds.
+ * mortise_bench/figures.py has the same. */
 static size_t sure_rank(size_t count)
 {
     double choices = 1, outside = 2; /* in units of 1 / 2^count */
@@ -279,7 +280,7 @@ static bool is_wanted(const struct bench_case *one)
     return bench.only == NULL || strcmp(bench.only, one->series->key) == 0;
 }
 
-/* Twice: the first look at a loop's speed decides how much of it the second one does. */
+/* Warms up twice: the speed of a loop in the first pass decides how much of it the second one does. */
 static void warm_up(struct bench_case *cases, size_t count)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -288,8 +289,8 @@ static void warm_up(struct bench_case *cases, size_t count)
                 cases[i].measure(&cases[i], bench.seconds / 4);
 }
 
-/* Into an order of its own for each round, the same in each run: no case always stands behind the one that leaves the server
- * most to do. */
+/* Makes an order of its own for each round, the same in each run. So no case always follows the one that leaves most work to
+ * the server. */
 static void shuffle(size_t *order, size_t count, unsigned short state[3])
 {
     for (size_t left = count; left > 1; left--) {

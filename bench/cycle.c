@@ -1,5 +1,5 @@
-/* cycle.c - what one uncontended acquire + release costs: on the sim driver, which answers at once, so that
- * all of it is the core's; the bare two transactions of the SQLite driver; and both together.
+/* cycle.c - what one uncontended acquire + release costs: on the sim driver, which answers at once, so that all of
+ * the cost is the core's; the bare two transactions of the SQLite driver; and both together.
  *
  * One thread, one name, one client each, in one run. The floor is floor.c's. */
 #include "common.h"
@@ -22,7 +22,7 @@ static mortise_client *open_sqlite(void)
 
 int main(int argc, char **argv)
 {
-    bench.rounds = 25; /* many and short: a disk that is busy for a moment spoils few of them */
+    bench.rounds = 25; /* many short ones: a disk that is busy for a moment spoils only few */
     bench_begin(argc, argv, "cycle", "one uncontended acquire + release, one thread", 0.1);
     floor_open(bench_folder());
     mortise_client *sim = bench_open("sim:"), *sqlite = open_sqlite();

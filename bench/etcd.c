@@ -1,9 +1,10 @@
 /* etcd.c - the etcd driver beside bare calls over the same kind of connection, on one private server and in one run: what an
  * acquire costs beside one transaction that puts a key, a cycle beside put and delete, a hand-over between clients beside a
- * delete and the event that tells of it, and 64 in flight beside one. What is counted in place of timed is in etcd_counts.c.
+ * delete and the event that tells of it, and 64 in flight beside one. etcd_counts.c has the figures that are counted instead
+ * of timed.
  *
- * The server is started by tests/servers.sh, and forces its log to the disk; so --folder says which disk that is. With
- * --folder /dev/shm there is none, and what the client itself costs is seen best. */
+ * tests/servers.sh starts the server, which forces its log to the disk, so --folder selects the disk. With --folder /dev/shm
+ * there is no disk, which shows best what the client itself costs. */
 #include "common.h"
 #include "etcd_floor.h"
 #include "etcd_server.h"
@@ -18,7 +19,7 @@ static const char bare_key[] = "bench/bare/00000000000000000000000000000000";
 
 /* ---- what is timed only in part -------------------------------------------------------------------- */
 
-/* Nanoseconds of `timed` in a turn that has `before` and `after` too. */
+/* Nanoseconds of `timed` in a turn that also has `before` and `after`. */
 static double part(double seconds, void (*before)(void *), void (*timed)(void *),
                    void (*after)(void *), void *context)
 {
@@ -84,7 +85,7 @@ static void be_watched(void *context)
     etcd_watch(other, bare_key, etcd_put(bare, bare_key));
 }
 
-/* The answer to the deletion is not waited for, as the driver's is not. */
+/* Does not wait for the answer to the deletion, because the driver does not either. */
 static void delete_and_hear(void *context)
 {
     (void)context;
@@ -107,7 +108,7 @@ static double bare_handover(struct bench_case *self, double seconds)
 static struct waiter {
     mortise_client *client;
     mortise_lease *handed;
-    int64_t handed_ns; /* when it got it: what follows is the benchmark's own */
+    int64_t handed_ns; /* when it got the lock: the rest is the benchmark's own time */
     enum { WAITER_RESTS, WAITER_WANTS, WAITER_HAS } state;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -145,7 +146,7 @@ static void be_waited_for(void *client)
     mortise_info info = {.size = sizeof(info)};
     held = bench_acquire(client, "handed", NULL);
     waiter_set(WAITER_WANTS);
-    do /* until it stands in the queue, */
+    do /* until it is in the queue, */
         mortise_inspect(client, "handed", &info, NULL);
     while (info.waiters != 1);
     for (int looks = 0; looks < 4; looks++) /* and as long as it takes to set its watch */

@@ -1,8 +1,9 @@
-/* etcd_counts.c - what the etcd driver asks of a server while nothing happens: with 1,000 locks held, with 100 waiters beside them,
- * and when nothing is held. Counted by the server itself (/metrics), so the figures do not depend on how fast the machine is.
+/* etcd_counts.c - the requests of the etcd driver while nothing happens: with 1,000 locks held, with 100 waiters beside them,
+ * and when nothing is held. The server itself counts them (/metrics), so the figures do not depend on the speed of the machine.
  *
  * A beat is a keep-alive and the read behind it, six times in the time of a lease. A spell begins and ends between two beats,
- * as far as looks 20 ms apart can see it; so the bounds of the beats have room, those of requests and writes have none. */
+ * as far as looks 20 ms apart can show that. So the bounds for beats have some room; those for requests and writes have
+ * none. */
 #include "common.h"
 #include "etcd_server.h"
 
@@ -14,7 +15,7 @@
 #define WAITING 100
 #define BEATS 4
 #define TTL_MS 1500
-#define LEASE_S 2 /* for that ttl: a quarter longer, in whole seconds */
+#define LEASE_S 2 /* the lease for that ttl: a quarter longer, in whole seconds */
 #define LOOK_MS 20
 #define PATIENCE_S 60 /* bounds failure only */
 #define REST_S 1
@@ -50,7 +51,7 @@ static struct counts look_later(int64_t since_ns)
     return look();
 }
 
-/* When nothing but beats has come for three looks. */
+/* The counts when only beats have come for three looks. */
 static struct counts settled(void)
 {
     struct counts before = look();
@@ -70,7 +71,7 @@ struct spell {
     double requests_a_beat, writes, beats_a_lease;
 };
 
-/* From behind a beat until `beats` further ones are over. */
+/* Measures from the end of a beat until `beats` further ones are over. */
 static struct spell spell(double beats)
 {
     struct counts from = settled(), now = from;
@@ -128,7 +129,7 @@ static void give_back(void)
         mortise_release_nowait(leases[i], NULL);
 }
 
-/* What comes in a second, some time after the last release: first the session ends. */
+/* What comes in a second, some time after the last release, because the session must end first. */
 static struct spell idle(void)
 {
     struct counts from = look(), now = from;

@@ -1,5 +1,5 @@
-/* etcd_floor.c - bare calls, each answer waited for; see etcd_floor.h. The numbers of the fields are those of etcd's rpc.proto
- * and kv.proto, and only the few that are needed are written or read. */
+/* etcd_floor.c - bare calls, with a wait for each answer; see etcd_floor.h. The numbers of the fields are those of etcd's
+ * rpc.proto and kv.proto, and only the few that are needed are written or read. */
 #include "etcd_floor.h"
 
 #include "common.h"
@@ -88,7 +88,7 @@ static uint64_t take_varint(const uint8_t **at, const uint8_t *end)
     bench_die("an answer makes no sense");
 }
 
-/* The number in a field, or the message in it: returns 0 if there is none. */
+/* Takes the number in a field, or the message in it. Returns 0 if there is none. */
 static uint64_t take_field(const uint8_t *at, const uint8_t *end, unsigned wanted,
                            const uint8_t **inner, const uint8_t **inner_end)
 {
@@ -207,7 +207,7 @@ static void begin(struct etcd_bare *bare, struct call *call, const char *path,
     flush(bare);
 }
 
-/* Reads once, and answers what HTTP/2 wants to be answered. */
+/* Reads once, and sends the answers that HTTP/2 requires. */
 static void receive(struct etcd_bare *bare)
 {
     uint8_t buffer[16384];
@@ -284,7 +284,7 @@ void etcd_delete(struct etcd_bare *bare, const char *key)
     finish(bare);
 }
 
-/* Its stream is made anew for each watch, before what is timed. */
+/* The stream is made anew for each watch, before the timed part. */
 void etcd_watch(struct etcd_bare *bare, const char *key, int64_t revision)
 {
     struct message create = {.size = 0}, request = {.size = 0};
@@ -300,7 +300,7 @@ void etcd_watch(struct etcd_bare *bare, const char *key, int64_t revision)
     put_message(&request, 1, &create);
     bare->watch.is_stream = true;
     begin(bare, &bare->watch, "/etcdserverpb.Watch/Watch", &request);
-    etcd_await_event(bare); /* that it was made */
+    etcd_await_event(bare); /* the message that the watch was made */
 }
 
 void etcd_await_event(struct etcd_bare *bare)

@@ -1,4 +1,5 @@
-/* etcd_server.h - a private etcd server for a benchmark, by tests/servers.sh, and what it counts. A failure ends the program. */
+/* etcd_server.h - a private etcd server for a benchmark, started by tests/servers.sh, and its counters. A failure ends the
+ * program. */
 #ifndef MORTISE_BENCH_ETCD_SERVER_H
 #define MORTISE_BENCH_ETCD_SERVER_H
 
@@ -10,10 +11,10 @@ struct etcd_server {
     char url[128];    /* for the driver */
 };
 
-/* In bench_folder(); it ends with the program. keys: further KEY=VALUE words for servers.sh. */
+/* Starts the server in bench_folder(); it ends with the program. keys: further KEY=VALUE words for servers.sh. */
 void etcd_server_begin(struct etcd_server *server, const char *keys);
 
-/* What it counts (/metrics), at one instant: text that the caller frees. */
+/* Its counters (/metrics) at one instant, as text that the caller frees. */
 char *etcd_server_metrics(const struct etcd_server *server);
 /* The sum of a counter in it, over all lines whose labels contain `label` ("" for all); 0: there is none. */
 double etcd_metric(const char *metrics, const char *counter, const char *label);

@@ -47,8 +47,8 @@ void fifo_release(struct fifo *fifo)
     fifo->first = heir->next;
     if (fifo->first == NULL)
         fifo->last = NULL;
-    heir->passed = true; /* it is held all the while: by nobody, then by the heir */
+    heir->passed = true; /* it stays held: by nobody, then by the heir */
     pthread_mutex_unlock(&fifo->mutex);
-    /* Not under the mutex, which the heir would run into; one that comes late is harmless. */
+    /* Signals outside of the mutex, because otherwise the heir would block on it at once. A late signal is harmless. */
     pthread_cond_signal(&heir->cond);
 }

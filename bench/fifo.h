@@ -1,6 +1,6 @@
-/* fifo.h - the bare floor of a hand-over: a strictly fair mutex in one process. Those who wait stand in one
- * queue; who unlocks passes it to the first of them and wakes that one, by a condition variable of its
- * own. Nothing to time out, to expire, or to be asked elsewhere. */
+/* fifo.h - the bare floor of a hand-over: a strictly fair mutex in one process. Waiters are in one queue. A thread
+ * that unlocks passes the mutex to the first waiter and wakes it, by a condition variable of its own. Nothing times
+ * out, expires, or has to be asked elsewhere. */
 #ifndef MORTISE_BENCH_FIFO_H
 #define MORTISE_BENCH_FIFO_H
 

@@ -32,7 +32,7 @@ static void acquired(mortise_status status, mortise_lease *lease, const mortise_
         begin(flight);
 }
 
-/* It is over when the releases are answered: the last one is waited for. */
+/* The round is over when the releases are answered, so it waits for the last one. */
 void flights_cycles(void *context, size_t n)
 {
     struct flights *all = context;
@@ -45,7 +45,7 @@ void flights_cycles(void *context, size_t n)
         if (mortise_dispatch(all->client) < 0)
             bench_die("dispatch failed");
     }
-    bench_release(all->last); /* what the client asked before it is answered before it */
+    bench_release(all->last); /* earlier requests of the client are answered before it */
 }
 
 void flights_open(struct flights *all, mortise_client *client, const char *name)

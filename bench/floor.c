@@ -1,9 +1,8 @@
 /* floor.c - the bare floor of a cycle on SQLite; see floor.h.
  *
- * The statements are not written down here: SQLite is asked to tell of each connection that is opened in
- * this process and of each statement that is begun on it, while a client of the library makes one cycle.
- * So the floor is what the driver does today, or the program ends and says that it is not. What is bound
- * to the statements is this file's own. */
+ * The statements are not written down here: SQLite reports each connection that is opened in this process, and each
+ * statement that is begun on it, while a client of the library makes one cycle. So the floor is what the driver does
+ * today; otherwise the program ends with a message. This file chooses the values that are bound to the statements. */
 #include "floor.h"
 
 #include "common.h"
@@ -24,7 +23,7 @@ static const int parameters[STATEMENTS] = {
     [WRITE] = 8, /* name, version, owner, grants, acquired, expires, waiters, note */
 };
 
-/* What was begun on the driver's connection, in order. */
+/* The statements that were begun on the driver's connection, in order. */
 static struct {
     char texts[SEEN_MAX][TEXT_MAX];
     size_t count;
@@ -63,7 +62,7 @@ static void open_driver_once(const char *path)
     char url[TEXT_MAX + 16];
     snprintf(url, sizeof(url), "sqlite:%s", path);
     mortise_client *client = bench_open(url);
-    bench_release(bench_acquire(client, name, NULL)); /* so that the row is there */
+    bench_release(bench_acquire(client, name, NULL)); /* so that the row exists */
     seen.count = seen.count < SEEN_MAX ? seen.count : SEEN_MAX;
     size_t before = seen.count;
     mortise_lease *lease = bench_acquire(client, name, NULL);

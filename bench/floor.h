@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Watches the driver's connection while a client makes a cycle on a database in `folder`, and prepares
- * what it saw on a database of the same layout. Ends the program if a cycle is not one transaction with a read and a
+/* Watches the driver's connection while a client makes a cycle on a database in `folder`, and prepares the statements
+ * that it saw on a database of the same layout. Ends the program if a cycle is not one transaction with a read and a
  * write for the acquire, and another for the release. */
 void floor_open(const char *folder);
 /* n times: acquire, release. A bench_case's loop; context is not used. */

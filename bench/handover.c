@@ -1,10 +1,10 @@
 /* handover.c - how fast a lock goes from thread to thread: 64 threads on one name of one client (sim
  * driver), beside the same threads on a bare FIFO lock; free, and pinned to one processor.
  *
- * A *pass* is an acquire by another thread than the last holder: who takes the lock again before anybody
- * else could has passed it on to nobody. Passes are counted once the queue has formed; the section
- * between acquire and release does nothing but count. The hand-over limits are the library's defaults,
- * so now and then the grant goes back to the backend, as it does in use. */
+ * A *pass* is an acquire by another thread than the last holder: a thread that takes the lock again before anybody
+ * else could has not passed it on. Passes are counted from the time when the queue has formed; the section between
+ * acquire and release only counts. The hand-over limits are the library's defaults, so now and then the grant goes
+ * back to the backend, as it does in use. */
 #include "common.h"
 #include "fifo.h"
 
@@ -30,7 +30,7 @@ struct crowd {
     pthread_barrier_t start;
     _Atomic bool stop;
     _Atomic uint64_t passes;
-    /* guarded by the lock that is measured: a race here would be its failure */
+    /* guarded by the measured lock: a race here would be its failure */
     int inside;
     const struct member *last;
     struct member members[THREADS];
@@ -98,7 +98,7 @@ static void stop_crowd(struct crowd *crowd)
     atomic_store(&crowd->stop, true);
     for (int i = 0; i < THREADS; i++)
         pthread_join(crowd->members[i].thread, NULL);
-    for (int i = 0; i < THREADS; i++) /* only now: a signal may come late */
+    for (int i = 0; i < THREADS; i++) /* only now, because a signal may come late */
         fifo_waiter_end(&crowd->members[i].waiter);
     bench_pin(bench.cpu);
     pthread_barrier_destroy(&crowd->start);
@@ -115,7 +115,7 @@ static double passes_per_second(struct bench_case *self, double seconds)
     struct crowd *crowd = self->context;
     start_crowd(crowd);
     pthread_barrier_wait(&crowd->start);
-    sleep_seconds(seconds / 4); /* until all of them stand in the queue */
+    sleep_seconds(seconds / 4); /* until all of them are in the queue */
     uint64_t passes = atomic_load(&crowd->passes);
     int64_t from = bench_now_ns();
     sleep_seconds(seconds);
@@ -125,7 +125,7 @@ static double passes_per_second(struct bench_case *self, double seconds)
     return (double)passes * 1e9 / taken;
 }
 
-/* A client whose threads, made at the first acquire, stay on the processor too. */
+/* A client whose threads, made at the first acquire, stay on that processor, too. */
 static mortise_client *open_on(int cpu)
 {
     bench_pin(cpu);

@@ -1,11 +1,11 @@
 /* leases.c - what it costs to hold very many leases: 100,000 at once on the sim driver, renewed as a ttl of
  * 30 s asks for.
  *
- * Memory: what the heap grew by, per lease, and what the process's resident memory grew by. Both with
- * what the sim driver keeps for each name, since its backend is in this process.
- * Processor: all the time that threads other than this one took over a number of whole renewal periods
- * (this thread sleeps meanwhile), from the kernel's accounts of each thread, as a share of one
- * processor: the watchdog, and with it the service thread, the driver and its backend. */
+ * Memory: how much the heap grew per lease, and how much the process's resident memory grew. Both include what the
+ * sim driver keeps for each name, because its backend is in this process. Processor: all the time that other threads
+ * took over a number of whole renewal periods (this thread sleeps meanwhile), from the kernel's accounts of each
+ * thread, as a share of one processor. These threads are the watchdog and the service thread, with the driver and its
+ * backend. */
 #include "common.h"
 
 #include <dirent.h>
@@ -121,7 +121,7 @@ struct load {
     struct bench_series *share, *watchdog, *renewal;
 };
 
-/* One window of so many whole periods, in which each lease is renewed as often. */
+/* Measures one window of so many whole periods, in which each lease is renewed so many times. */
 static void measure_window(mortise_client *client, struct load load, int periods)
 {
     struct thread_time before[THREADS_MAX], after[THREADS_MAX];
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
         bench_new_series("renewal", "processor time per renewal", "ns")};
     if (bench.quick)
         lease_count /= 10;
-    bench_release(bench_acquire(client, "first", NULL)); /* its threads and tables are there */
+    bench_release(bench_acquire(client, "first", NULL)); /* makes its threads and tables */
     mortise_lease **leases = measure_memory(client, memory);
     int periods = (int)(bench.seconds * 1e9 / (double)PERIOD_NS);
     int windows = bench.quick ? 1 : bench.rounds;

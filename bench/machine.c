@@ -1,5 +1,5 @@
-/* machine.c - what the benchmarks ask of the machine and of the library around the measuring: time,
- * processors, threads, a folder, clients. A failure here ends the program; see common.h. */
+/* machine.c - what the benchmarks need from the machine and from the library besides the measuring: time, processors,
+ * threads, a folder, clients. A failure here ends the program; see common.h. */
 #include "common.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ int bench_first_cpu(void)
 
 void bench_pin(int cpu)
 {
-    cpu_set_t set = *allowed(); /* as the program found it, at the first call */
+    cpu_set_t set = *allowed(); /* as it was at the program's start: read at the first call */
     if (cpu != BENCH_ANY_CPU) {
         CPU_ZERO(&set);
         if (cpu < CPU_SETSIZE)
@@ -70,8 +70,8 @@ pthread_t bench_thread(void *(*body)(void *), void *argument)
 
 /* ---- the library ---- */
 
-/* BUILD/bench/NAME finds BUILD/lib/mortise and, for the sim driver, BUILD/tests/modules. One that is installed has
- * no such folder above it, and takes what the library finds by itself. */
+/* BUILD/bench/NAME finds BUILD/lib/mortise and, for the sim driver, BUILD/tests/modules. An installed program has no
+ * such folder above it, and uses the modules that the library finds by itself. */
 static void set_module_path(void)
 {
     char program[PATH_MAX], path[2 * PATH_MAX + 64];
@@ -129,7 +129,7 @@ void bench_release(mortise_lease *lease)
 
 static char folder[PATH_MAX];
 
-/* Empties what is below a descriptor, which it closes: databases, and the sockets beside them. */
+/* Empties the folder of a descriptor, and closes the descriptor: databases, and the sockets beside them. */
 static void empty_folder(int fd)
 {
     DIR *entries = fdopendir(fd);

@@ -1,7 +1,7 @@
 /* mysql.c - the MySQL driver beside bare libmariadb, on private servers of this run: an uncontended cycle, 64 threads
  * on 64 names, and what a waiting client costs the server.
  *
- * Two servers: all of one, with its clients, is on one processor, where all work adds up; the other is free.
+ * There are two servers: one shares one processor with its clients, so that all work adds up; the other is free.
  *
  * The floor of a cycle is mysql_floor.h's: the driver's own two statements. */
 #include "common.h"
@@ -17,7 +17,7 @@
 #define THREADS 64
 #define WAIT_MS 30000
 
-/* One server, and who talks to it. */
+/* One server and its clients. */
 struct place {
     int cpu;
     struct bench_servers servers;
@@ -37,7 +37,7 @@ static void servers_end(void)
     bench_servers_end(&at_large.servers);
 }
 
-/* What it starts is where this thread is. */
+/* The server runs where this thread runs. */
 static void server_begin(struct place *place, const char *name)
 {
     char port[16] = "";
@@ -132,7 +132,8 @@ static double crowd_ns(struct bench_case *self, double seconds)
     return took_ns / (double)(done > 0 ? done : 1);
 }
 
-/* Of a client that waits for half a minute, its first looks included; once, because it takes so long. */
+/* Statements of a client that waits for half a minute, including its first looks. Measured only once, because it takes so
+ * long. */
 static double statements_per_s(struct place *place)
 {
     static const char questions[] = "SELECT variable_value FROM information_schema.global_status "

@@ -1,5 +1,5 @@
 /* mysql_floor.c - the statements of a cycle by bare libmariadb; see mysql_floor.h. They are not written down here:
- * the server's log is asked what the driver has executed. */
+ * the server's log shows what the driver has executed. */
 #include "mysql_floor.h"
 
 #include "common.h"
@@ -50,7 +50,8 @@ static void set(MYSQL *mysql, const char *statement)
     run(mysql, statement, strlen(statement));
 }
 
-/* The statement that sets this column first, for this name: other threads of this process may be busy with theirs. */
+/* Finds the statement that sets this column first, for this name, because other threads of this process may be busy with
+ * other names. */
 static void logged(MYSQL *mysql, const char *column, const char *name, char *statement, size_t size)
 {
     char hex[129], query[400];
@@ -62,7 +63,7 @@ static void logged(MYSQL *mysql, const char *column, const char *name, char *sta
     first_value(mysql, query, statement, size);
 }
 
-/* The driver sends its settings, and what it wants to know, in one packet; here each is a statement of its own. */
+/* The driver sends its settings and its questions in one packet; here each is a statement of its own. */
 void mysql_set_alike(MYSQL *mysql, const struct mysql_statements *statements)
 {
     for (const char *text = statements->settings; *text != '\0';) {

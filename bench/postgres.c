@@ -1,7 +1,7 @@
 /* postgres.c - the PostgreSQL driver beside bare libpq, on private servers of this run: an uncontended cycle,
  * the same with a look before the write, 64 threads on 64 names, and the hand-over between two clients.
  *
- * Two servers: all of one, with its clients, is on one processor, where all work adds up; the other is free.
+ * There are two servers: one shares one processor with its clients, so that all work adds up; the other is free.
  *
  * The floor of a cycle is postgres_floor.h's: the driver's own two statements. */
 #include "common.h"
@@ -18,7 +18,7 @@
 #define THREADS 64
 #define TEXT_SIZE 2048
 
-/* One server, and who talks to it. */
+/* One server and its clients. */
 struct place {
     int cpu;
     struct bench_servers servers;
@@ -37,7 +37,7 @@ static void servers_end(void)
     bench_servers_end(&at_large.servers);
 }
 
-/* What it starts is where this thread is. */
+/* The server runs where this thread runs. */
 static void server_begin(struct place *place, const char *name)
 {
     char port[16] = "";

@@ -1,5 +1,5 @@
 /* postgres_floor.c - the statements of a cycle by bare libpq; see postgres_floor.h. They are not written down here:
- * the server is asked what the driver has executed. What is bound to them is this file's own. */
+ * the server reports what the driver has executed. This file chooses the values that are bound to them. */
 #include "postgres_floor.h"
 
 #include "common.h"
@@ -59,7 +59,7 @@ static void bind_more(struct bound *bound, const char *bytes, size_t len)
     bound->lengths[bound->count++] = (int)len;
 }
 
-/* The first value of the one row: a number, if it is one. */
+/* Returns the first value of the only row, if it is a number. */
 static int64_t run(PGconn *conn, const char *name, const struct bound *bound, int count)
 {
     static const int formats[] = {1, 1, 1, 1, 1};
@@ -85,7 +85,7 @@ void postgres_give(PGconn *conn, const char *statement, const char *name, int64_
 {
     struct bound bound;
     bind(&bound, name, token, 50000);
-    bind_more(&bound, "\1", 1); /* whoever waits is to be told */
+    bind_more(&bound, "\1", 1); /* notify a waiter */
     run(conn, statement, &bound, count);
 }
 
@@ -98,7 +98,7 @@ int64_t postgres_look(PGconn *conn, const char *statement, const char *name)
 
 /* ---- what the driver does ---- */
 
-/* What its session has executed last. */
+/* The last statement of that session. */
 static void last_of(PGconn *conn, const char *session, const char *begin, char *text, size_t size)
 {
     PGresult *result =
@@ -111,7 +111,7 @@ static void last_of(PGconn *conn, const char *session, const char *begin, char *
     PQclear(result);
 }
 
-/* A client whose session can be told from all others, and the name of a lock that nobody else wants. */
+/* A client whose session can be distinguished from all others, and the name of a lock that nobody else wants. */
 static mortise_client *open_named(const char *url, char *session, size_t size)
 {
     snprintf(session, size, "floor-%d", (int)getpid());

@@ -6,28 +6,28 @@
 #include <libpq-fe.h>
 #include <stdint.h>
 
-/* What they are, as text: read off the server, which tells what a session has executed last; that also proves that a
- * cycle is those two. */
+/* The two statements, as text that is read from the server, which shows the last statement of a session. That also
+ * proves that a cycle consists of those two. */
 struct postgres_statements {
     char take[1024], give[1024];
 };
 
 PGconn *postgres_connect(const char *url);
-/* result's status is this one; it is freed. */
+/* Ends the program unless the result has this status; frees the result. */
 void postgres_need(PGconn *conn, PGresult *result, ExecStatusType status, const char *doing);
 void postgres_prepare(PGconn *conn, const char *name, const char *text);
 
-/* Makes cycles on a name with a client of its own. The driver's table is there then. */
+/* Makes cycles on a name with a client of its own. After that, the driver's table exists. */
 void postgres_record(const char *url, struct postgres_statements *statements);
 /* Prepares both as "take" and "give". */
 void postgres_floor_prepare(PGconn *conn, const struct postgres_statements *statements);
-/* Its row must be there: a client has had the name. */
+/* The name's row must exist, because a client has acquired the name before. */
 void postgres_floor_cycle(PGconn *conn, const char *name);
 
-/* One of them: with the values that the driver binds, of which `give` takes the first `count`. */
+/* Each runs one of the statements, with the values that the driver binds; `give` takes the first `count` of them. */
 int64_t postgres_take(PGconn *conn, const char *statement, const char *name, int64_t number);
 void postgres_give(PGconn *conn, const char *statement, const char *name, int64_t token, int count);
-/* Another statement on a name; the first value of its one row. */
+/* Runs another statement on a name; returns the first value of its only row. */
 int64_t postgres_look(PGconn *conn, const char *statement, const char *name);
 
 #endif

@@ -1,9 +1,8 @@
 /* redis.c - what one uncontended acquire + release costs on Redis, beside hiredis loops that send the very
- * same requests: one caller, who waits for the release or does not; 64 cycles in flight on one thread; 64
- * threads.
+ * same requests: one caller that waits for the release, or does not; 64 cycles in flight on one thread; 64 threads.
  *
- * *On one processor* client and server share it, so that all work adds up and no waking of an idle processor
- * hides any; *free*, the system places them. Each case has its own names, the servers nothing else. */
+ * *On one processor*: client and server share it, so that all work adds up, and no waking of an idle processor hides
+ * any of it. *Free*: the system places them. Each case has its own names, and the servers have no other keys. */
 #include "flights.h"
 #include "redis_crowd.h"
 
@@ -27,7 +26,7 @@ static void cycles_nowait(void *client, size_t n)
 
 /* ---- where ---- */
 
-/* One server, its clients, its floors; all of it on `cpu`. */
+/* One server with its clients and floors, all of it on `cpu`. */
 struct place {
     int cpu;
     struct redis_server server;
@@ -39,7 +38,7 @@ struct place {
     struct redis_crowd bare_crowd, crowd;
 };
 
-/* The library's own threads, made at the first acquire, are there too. */
+/* The library's own threads, made at the first acquire, run there, too. */
 static mortise_client *open_client(const struct place *place)
 {
     char url[64];
@@ -150,7 +149,7 @@ static void make_cases_free(struct bench_case *cases, struct place *place)
                             redis_crowd_ns_per_cycle, NULL, &place->crowd, 0};
 }
 
-/* A ratio of rates is the times' the other way round. */
+/* A ratio of rates is the inverse of the ratio of times. */
 static void check(const char *key, const char *label, const struct bench_case *mine,
                   const struct bench_case *floor, enum bench_bound bound, double target)
 {
@@ -182,7 +181,7 @@ int main(int argc, char **argv)
 {
     static struct place on_one, free;
     struct bench_case cases[CASES];
-    bench.rounds = 51; /* many and short: a machine that is busy for a moment spoils few of them */
+    bench.rounds = 51; /* many short ones: a machine that is busy for a moment spoils only few */
     bench_begin(argc, argv, "redis", "one uncontended acquire + release on Redis, per cycle", 0.04);
     one = bench.cpu != BENCH_ANY_CPU ? bench.cpu : bench_first_cpu();
     open_place(&on_one, one);

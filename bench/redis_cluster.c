@@ -1,6 +1,6 @@
 /* redis_cluster.c - what one uncontended acquire + release costs on a Redis Cluster of three masters: one caller, beside the same
- * driver on a server without a cluster; 64 cycles in flight on one thread, beside hiredis with a pipeline to each master, which is
- * told beforehand where each lock is. Client and servers share one processor. */
+ * driver on a server without a cluster; 64 cycles in flight on one thread, beside hiredis with a pipeline to each master, which
+ * knows beforehand where each lock is. Client and servers share one processor. */
 #include "cluster_server.h"
 #include "flights.h"
 #include "redis_floor.h"
@@ -24,7 +24,7 @@ static void cycles(void *client, size_t n)
 
 static struct redis_pipeline pipelines[CLUSTER_NODES];
 
-/* Scripts are known to each master: a client without a cluster has used them there. */
+/* Makes each master know the scripts: a client without a cluster uses them there. */
 static void teach(const char *name, int node)
 {
     char url[64];
@@ -50,7 +50,7 @@ static void open_pipelines(const struct redis_cycle *cycle)
     }
 }
 
-/* Each has as many of the cycles as it has of the names. What has come from all is taken before more is sent. */
+/* Each pipeline has as many of the cycles as it has names. The replies of all are taken before more is sent. */
 static void pipeline_cycles(void *unused, size_t n)
 {
     struct pollfd ready[CLUSTER_NODES];

@@ -1,6 +1,6 @@
-/* redis_cluster_renew.c - what it costs the servers that 10,000 locks are renewed: three masters of a Redis Cluster together, beside
- * one server without a cluster, in the same time. What they take with nothing to do but that many
- * keys is measured first, and taken off both. */
+/* redis_cluster_renew.c - what renewing 10,000 locks costs the servers: three masters of a Redis Cluster together, beside one
+ * server without a cluster, in the same time. The time that they take for as many keys without renewals is measured first, and
+ * subtracted from both. */
 #include "cluster_server.h"
 #include "common.h"
 
@@ -54,7 +54,7 @@ static void measure_idle(struct side *sides)
     }
 }
 
-/* As many keys as there will be locks, which do not end: servers look for ended ones. */
+/* Makes as many keys as there will be locks. They do not expire, but servers look for expired keys. */
 static void fill(const struct redis_server *server, const char *key)
 {
     redisContext *context = server->control;
@@ -85,7 +85,7 @@ static void empty_all(void)
         empty(&cluster.nodes[i]);
 }
 
-/* Of both in turn, at equal distances over a period, or as fast as it goes if that is slower. */
+/* Acquires on both sides in turn, at equal distances over a period, or as fast as possible if that is slower. */
 static void acquire_all(struct side *sides)
 {
     char name[64];
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     empty_all();
     acquire_all(sides);
     bench_sleep_until_ns(bench_now_ns() +
-                         2 * PERIOD_NS); /* until they are renewed as they will be */
+                         2 * PERIOD_NS); /* until their renewals have become regular */
     for (int i = 0; i < bench.rounds; i++)
         measure_window(sides);
     bool all_held = true;

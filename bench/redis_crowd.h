@@ -29,7 +29,7 @@ struct redis_crowd {
     struct redis_member members[REDIS_CROWD];
 };
 
-/* The threads are where `cpu` says, as bench_pin(). */
+/* The threads run on `cpu`, as for bench_pin(). */
 void redis_crowd_of_client(struct redis_crowd *crowd, int cpu, mortise_client *client);
 void redis_crowd_of_bare(struct redis_crowd *crowd, int cpu, const struct redis_server *server,
                          const struct redis_cycle *cycle);

@@ -1,12 +1,12 @@
-/* redis_floor.c - hand-written loops over hiredis; see redis_floor.h. Each looks at its replies: who measures
- * refusals measures nothing. */
+/* redis_floor.c - hand-written loops over hiredis; see redis_floor.h. Each checks its replies, because a measurement
+ * of refusals is worthless. */
 #include "redis_floor.h"
 
 #include "common.h"
 
 #include <hiredis/hiredis.h>
 
-#define RELEASED 2          /* the script's word for it */
+#define RELEASED 2          /* the script's reply for a release */
 #define IS_RELEASE 0x10000U /* in `expected` */
 
 static void check(const redisContext *context, redisReply *reply, bool release)

@@ -2,7 +2,7 @@
  * crowd on an exclusive lock in strict order; how long a writer waits among readers; eight permits beside one; five
  * names at once beside five acquires in flight.
  *
- * Processes are forked for each measurement, and count their cycles in memory that they share with this one. */
+ * Each measurement forks processes, which count their cycles in memory that they share with this one. */
 #include "common.h"
 #include "redis_server.h"
 
@@ -19,7 +19,7 @@
 #define NAMES 5
 #define NS_PER_MS 1000000
 #define READ_MS                                                                                    \
-    100 /* a reader's section, where a writer waits for it: longer than handover_window */
+    100 /* a reader's section, if a writer waits for it: longer than handover_window */
 
 struct squad {
     _Atomic bool stop;
@@ -29,7 +29,7 @@ struct squad {
 
 struct crowd {
     const struct redis_server *server;
-    const char *more; /* of the URL */
+    const char *more; /* further options of the URL */
     unsigned processes, threads;
     mortise_options options;
     int64_t section_ns;

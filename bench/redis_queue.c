@@ -1,9 +1,9 @@
-/* redis_queue.c - what the queue in a Redis server costs and brings: the cycle of one who is alone, with it and
- * without; from a release in one process to the lock in another, beside a bare script that publishes; eight
- * processes on one lock, beside a token that goes round by BLPOP and RPUSH; what a hundred waiting processes ask
- * of the server.
+/* redis_queue.c - the costs and benefits of the queue in a Redis server: the cycle of a single client, with and
+ * without the queue; the time from a release in one process to the lock in another, beside a bare script that
+ * publishes; eight processes on one lock, beside a token that goes round by BLPOP and RPUSH; the requests of a
+ * hundred waiting processes.
  *
- * Processes are forked for each measurement, and note what they do in memory that they share with this one. */
+ * Each measurement forks processes, which note what they do in memory that they share with this one. */
 #include "common.h"
 #include "redis_server.h"
 
@@ -29,7 +29,7 @@ struct member {
     char apart[104];
 };
 
-/* What is shared, and by whom. */
+/* The shared memory, and the processes that share it. */
 struct squad {
     _Atomic bool go, stop;
     _Atomic unsigned ready;
@@ -241,7 +241,7 @@ static double handing_ns(struct bench_case *self, double seconds)
             handing->client != NULL ? hand_lock(handing, member) : hand_bare(handing, member);
     atomic_store(&handing->run.squad->stop, true);
     if (handing->client == NULL)
-        hand_bare(handing, member); /* so that it sees that */
+        hand_bare(handing, member); /* so that it notices that */
     bench_pin(bench.cpu);
     finish(&handing->run);
     qsort(took, n, sizeof(took[0]), compare);
@@ -291,7 +291,7 @@ struct ring {
     struct bench_series *share, *longest; /* NULL: not told */
 };
 
-/* In a window in which all of them run: nanoseconds for each turn. */
+/* Nanoseconds for each turn, in a window in which all of them run. */
 static double ring_ns(struct bench_case *self, double seconds)
 {
     struct ring *ring = self->context;

@@ -1,9 +1,9 @@
-/* redis_renew.c - what it costs a Redis server that 10,000 locks, taken one after the other at spread times,
- * are renewed: how many commands it is asked, and its processor time, beside another server on which a bare
- * script renews as many keys, a hundred at a time, once a period, in the same time.
+/* redis_renew.c - what renewing 10,000 locks, acquired one after another at spread times, costs a Redis server: the
+ * number of commands, and its processor time, beside another server on which a bare script renews as many keys, a
+ * hundred at a time, once a period, in the same time.
  *
- * What a server takes with nothing to do (it looks for keys that have expired) is measured first, with as
- * many keys in it, and taken off both. */
+ * The time that an idle server takes (it looks for expired keys) is measured first, with as many keys, and subtracted
+ * from both. */
 #include "common.h"
 #include "redis_server.h"
 
@@ -14,7 +14,7 @@
 #define LOCKS 10000
 #define TTL_MS 6000
 #define PERIOD_NS (INT64_C(1000000) * TTL_MS / 3)
-#define IDLE_NS INT64_C(2000000000) /* less would show the filling of the keys */
+#define IDLE_NS INT64_C(2000000000) /* less would include work of filling in the keys */
 #define KEYS_OF_CALL 100
 #define BARE_TTL_MS "600000"
 
@@ -87,7 +87,7 @@ static void close_bare(struct bare *bare)
 
 /* ---- the library ------------------------------------------------------------------------------- */
 
-/* At equal distances over a period, or as fast as it goes if that is slower. */
+/* Acquires at equal distances over a period, or as fast as possible if that is slower. */
 static void acquire_all(mortise_client *client, mortise_lease **leases)
 {
     char name[64];
@@ -118,7 +118,7 @@ struct figures {
     struct bench_series *commands, *renewals, *idle, *bare, *server;
 };
 
-/* What a server takes in a second with nobody there, in milliseconds. */
+/* The time that a server without clients takes in a second, in milliseconds. */
 static double idle_ms(const struct redis_server *server)
 {
     double from_ns = redis_server_cpu_ns(server);
@@ -128,7 +128,7 @@ static double idle_ms(const struct redis_server *server)
     return (redis_server_cpu_ns(server) - from_ns) / 1e6 / taken;
 }
 
-/* So many periods, in each of which the bare keys are renewed once. */
+/* Passes so many periods, in each of which the bare keys are renewed once. */
 static void pass_periods(struct bare *bare, int periods)
 {
     int64_t from = bench_now_ns();
@@ -167,7 +167,7 @@ static void measure(const struct redis_server *server, mortise_client *client, s
     double idle = idle_ms(&bare->server);
     bench_add(figures->idle, idle);
     acquire_all(client, leases);
-    pass_periods(bare, 2); /* until they are renewed as they will be */
+    pass_periods(bare, 2); /* until their renewals have become regular */
     for (int i = 0; i < bench.rounds; i++)
         measure_window(server, client, bare, idle, figures);
     bool all_held = stats_of(client).held == LOCKS && stats_of(client).losses == 0;

@@ -1,6 +1,6 @@
 /* redis_request.c - a relay between a client of the library and the server, which notes what the client
- * says; see redis_request.h. An acquire has ended when it returns, and what it sent was noted before it
- * was passed on: so that acquire and release can be told apart. */
+ * says; see redis_request.h. The relay notes what an acquire sends before it passes it on, and an acquire has ended
+ * when it returns. So the requests of acquire and release can be distinguished. */
 #include "redis_request.h"
 
 #include "common.h"
@@ -13,14 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GRANT_MARK "$32\r\n" /* the grant is the one argument of so many hex digits */
+#define GRANT_MARK "$32\r\n" /* the grant is the only argument of that length */
 #define GRANT_HEX 32
 
 struct relay {
     int listener, client, server;
     pthread_t thread;
     pthread_mutex_t lock;
-    struct redis_request said; /* since it was last taken; under the lock */
+    struct redis_request said; /* since it was last taken; guarded by the lock */
 };
 
 /* ---- the relay ---- */
@@ -50,7 +50,7 @@ static void note(struct relay *relay, const char *bytes, size_t length)
     pthread_mutex_unlock(&relay->lock);
 }
 
-/* False: one of them has gone. */
+/* False: one of the two is gone. */
 static bool pass_on(struct relay *relay, int from, int to)
 {
     char bytes[16384];
@@ -65,7 +65,7 @@ static bool pass_on(struct relay *relay, int from, int to)
     return true;
 }
 
-/* One client, until it goes. */
+/* Serves one client until it closes the connection. */
 static void *relay_main(void *argument)
 {
     struct relay *relay = argument;
@@ -137,7 +137,7 @@ void redis_request_record(const struct redis_server *server, struct redis_cycle 
     relay.thread = bench_thread(relay_main, &relay);
     snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
     mortise_client *client = bench_open(url);
-    cycle_through(client, &relay, cycle); /* the first time the scripts are sent */
+    cycle_through(client, &relay, cycle); /* the first time, the scripts' texts are sent */
     cycle_through(client, &relay, cycle);
     bench_close(client);
     pthread_join(relay.thread, NULL);

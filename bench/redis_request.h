@@ -1,5 +1,5 @@
-/* redis_request.h - what the Redis driver sends for one cycle, byte by byte: read off the wire, so that a
- * floor that sends the same is the driver's of today. */
+/* redis_request.h - what the Redis driver sends for one cycle, byte by byte: read from the wire, so that a floor that
+ * sends the same does what the driver does today. */
 #ifndef MORTISE_BENCH_REDIS_REQUEST_H
 #define MORTISE_BENCH_REDIS_REQUEST_H
 
@@ -20,7 +20,7 @@ struct redis_cycle {
     struct redis_request acquire, release;
 };
 
-/* Of a client that has made a cycle on that server before. Ends the program if it is not one command for
+/* Records a cycle of a client that has made one on that server before. Ends the program if it is not one command for
  * the acquire and one for the release. */
 void redis_request_record(const struct redis_server *server, struct redis_cycle *cycle);
 /* The same requests for another name, under another grant. */

@@ -1,5 +1,5 @@
-/* redis_server.c - a redis-server as a child of the benchmark; see redis_server.h. It is ready when it says so
- * on its standard output; where it ends before, another took its port, and the next one is tried. */
+/* redis_server.c - a redis-server as a child of the benchmark; see redis_server.h. It is ready when it says so on its
+ * standard output. If it ends before that, another program has taken its port, and the next port is tried. */
 #include "redis_server.h"
 
 #include "common.h"
@@ -47,7 +47,7 @@ static void become_server(int output, int port, const char *folder, pid_t parent
 
 static void end_child(pid_t pid)
 {
-    kill(pid, SIGKILL); /* it keeps nothing that it could lose */
+    kill(pid, SIGKILL); /* it has no data to lose */
     waitpid(pid, NULL, 0);
     for (size_t i = 0; i < SERVERS_MAX; i++)
         if (children[i] == pid)
@@ -83,7 +83,7 @@ static bool says_ready(int output)
     while (lines != NULL && !ready && fgets(line, sizeof(line), lines) != NULL)
         ready = strstr(line, "Ready to accept connections") != NULL;
     if (lines != NULL)
-        fclose(lines); /* what it says later is lost; it minds no SIGPIPE */
+        fclose(lines); /* its later output is lost; SIGPIPE does not end it */
     return ready;
 }
 
@@ -108,7 +108,7 @@ static bool start(struct redis_server *server)
 void redis_server_start(struct redis_server *server, int cpu)
 {
     bool ready = false;
-    bench_pin(cpu); /* the child is where this thread is */
+    bench_pin(cpu); /* the child runs where this thread runs */
     for (int i = 0; i < TRIES && !ready; i++)
         ready = start(server);
     bench_pin(bench.cpu);

@@ -2,7 +2,7 @@
  * the other; all at once, done when all have answered; all at once, done when three have. And with one node dead, or
  * hanging.
  *
- * *On one processor* client and servers share it, so that all work adds up; *free*, the system places them. */
+ * *On one processor*: client and servers share it, so that all work adds up. *Free*: the system places them. */
 #include "redlock_floor.h"
 
 #include <signal.h>
@@ -118,7 +118,7 @@ static void make_cases(struct bench_case *cases, struct place *place, bool free)
                                 free ? bench_ns_per_turn : ns_on_one, loops[i], contexts[i], 0};
 }
 
-/* A ratio of rates is the times' the other way round. */
+/* A ratio of rates is the inverse of the ratio of times. */
 static void check_rate(const char *key, const char *label, const struct bench_case *mine,
                        const struct bench_case *floor, double target)
 {

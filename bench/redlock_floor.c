@@ -1,4 +1,4 @@
-/* redlock_floor.c - hand-written loops over hiredis; see redlock_floor.h. Each looks at its replies. */
+/* redlock_floor.c - hand-written loops over hiredis; see redlock_floor.h. Each checks its replies. */
 #include "redlock_floor.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ static void ask(redisContext *node, const struct redlock_request *what)
 
 /* ---- all at once ---- */
 
-/* The replies that are there; how many of them are to this request. */
+/* Takes the received replies; returns how many of them answer this request. */
 static unsigned take(struct redlock_floor *floor, unsigned i)
 {
     redisContext *node = floor->nodes[i];
@@ -118,7 +118,7 @@ static void all_with(struct redlock_floor *floor, size_t n, unsigned enough)
         ask_all(floor, &floor->acquire, enough);
         ask_all(floor, &floor->release, enough);
     }
-    ask_all(floor, &floor->acquire, REDLOCK_NODES); /* nothing is left for the next */
+    ask_all(floor, &floor->acquire, REDLOCK_NODES); /* no reply is left for the next round */
     ask_all(floor, &floor->release, REDLOCK_NODES);
 }
 

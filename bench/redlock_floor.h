@@ -1,5 +1,4 @@
-/* redlock_floor.h - a cycle on five Redis servers by hiredis and nothing else: SET NX PX, and the compare-and-delete
- * script. */
+/* redlock_floor.h - a cycle on five Redis servers by hiredis alone: SET NX PX, and the compare-and-delete script. */
 #ifndef MORTISE_BENCH_REDLOCK_FLOOR_H
 #define MORTISE_BENCH_REDLOCK_FLOOR_H
 

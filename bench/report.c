@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Three significant digits, and no more zeros than one can read. */
+/* Three significant digits, and not too many zeros to read. */
 static const char *figure_text(double value, char *text, size_t size)
 {
     double magnitude = value < 0 ? -value : value;
@@ -67,7 +67,7 @@ void report_print(const struct report *report)
 
 /* ---- JSON ---- */
 
-/* Labels are this program's own; still, a text from the machine may hold anything. */
+/* Labels are this program's own, but a text from the machine may contain anything. */
 static void write_text(FILE *file, const char *key, const char *text)
 {
     fprintf(file, "\"%s\": \"", key);

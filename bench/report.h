@@ -1,4 +1,4 @@
-/* report.h - between common.c, which collects a benchmark's figures, and report.c, which tells them. */
+/* report.h - between common.c, which collects a benchmark's figures, and report.c, which reports them. */
 #ifndef MORTISE_BENCH_REPORT_H
 #define MORTISE_BENCH_REPORT_H
 
@@ -17,7 +17,7 @@ struct report_check {
     const struct bench_series *series, *over; /* NULL: a proof */
     enum bench_bound bound;
     double target;
-    bool measured; /* else there is nothing to tell */
+    bool measured; /* otherwise there is nothing to report */
     struct report_figure figure;
     enum report_verdict verdict;
 };

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Its last line that begins with `begin`, without it. */
+/* Runs servers.sh. Takes its last output line that begins with `begin`, without that beginning. */
 static void run(const struct bench_servers *servers, const char *verb, const char *words,
                 const char *begin, char *value, size_t size)
 {

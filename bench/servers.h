@@ -1,5 +1,5 @@
-/* servers.h - private servers of a benchmark, by tests/servers.sh. An error ends the program; so does a server that is not installed,
- * with the code 77. */
+/* servers.h - private servers of a benchmark, started by tests/servers.sh. An error ends the program. If a server is not
+ * installed, the exit code is 77. */
 #ifndef MORTISE_BENCH_SERVERS_H
 #define MORTISE_BENCH_SERVERS_H
 
@@ -11,8 +11,8 @@ struct bench_servers {
     char folder[512];
 };
 
-/* Makes a folder of that name, and starts a server there with these KEYs; it ends with the program, however that ends. Takes over the first
- * value of this name: "PORT=". */
+/* Makes a folder of that name, and starts a server there with these KEYs. It ends with the program, however the program ends.
+ * Copies the first value with this name: "PORT=". */
 void bench_servers_begin(struct bench_servers *servers, const char *kind, const char *name,
                          const char *keys, const char *value_name, char *value, size_t size);
 void bench_servers_end(const struct bench_servers *servers);

@@ -1,10 +1,10 @@
 /* state.c - what a look at a lease costs: mortise_state() beside the clock that it reads.
  *
- * A caller is to look before each irreversible step, so a look must be too cheap to be left out: at most
- * twice a bare clock_gettime(CLOCK_BOOTTIME), and no system call. The latter is proved: a thread whose
- * seccomp filter has the kernel end it at any system call but exit looks a hundred thousand times and
- * lives. That the proof can fail is shown by a thread that makes a system call. (Not strict seccomp: that
- * forbids reading the processor's clock too.) */
+ * A caller should look before each irreversible step, so a look must be too cheap to leave out: at most twice a bare
+ * clock_gettime(CLOCK_BOOTTIME), and no system call. The latter is proved: a thread with a seccomp filter, which
+ * makes the kernel end it at any system call but exit, looks a hundred thousand times and survives. Another thread,
+ * which makes a system call, shows that the proof can fail. (Strict seccomp is not used, because it also forbids
+ * reading the processor's clock.) */
 #include "common.h"
 
 #include <linux/filter.h>
@@ -18,7 +18,7 @@
 
 #define LOOKS 100000
 
-/* Their runtimes make system calls of their own, and wait for threads in ways of their own. */
+/* Sanitizers' runtimes make system calls of their own, and wait for threads in their own ways. */
 #if defined(__has_feature)
 #define BUILT_WITH(sanitizer) __has_feature(sanitizer)
 #else
@@ -65,11 +65,11 @@ static void look_at_token(void *lease, size_t n)
 /* ---- no system call ---- */
 
 struct confined {
-    mortise_lease *lease; /* NULL: make a system call instead, and be ended */
+    mortise_lease *lease; /* NULL: makes a system call instead, and is ended */
     _Atomic bool entered, survived;
 };
 
-/* From here on this thread may only end. */
+/* From here on, the only system call of this thread may be exit. */
 static bool confine(void)
 {
     struct sock_filter filter[] = {
@@ -103,7 +103,7 @@ static void *confined_main(void *argument)
     atomic_store(&confined->survived, true);
     for (;;)
         syscall(SYS_exit,
-                0); /* not exit_group, which is forbidden here; and not through the C library */
+                0); /* not exit_group, which is forbidden here, and not by the C library */
 }
 
 /* Whether a thread that may not make system calls survives. */

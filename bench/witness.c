@@ -1,6 +1,6 @@
 /* witness.c - what a witness costs (docs/crash.md): the uncontended cycle with one and without, on sim and on Redis; a
- * witness of a thousand processes that hold ten claims each, while nothing dies; and how long it takes until all their locks
- * are free when they are killed at once. The witness and the Redis server are children of this program. */
+ * witness of a thousand processes that hold ten claims each, while nothing dies; and the time until all their locks are free
+ * when they are killed at once. The witness and the Redis server are children of this program. */
 #include "redis_server.h"
 
 #include "common.h"
@@ -122,7 +122,7 @@ static size_t held(mortise_client *client)
     return count;
 }
 
-/* They come in tens: what is measured is not how they open. */
+/* Starts them in groups of ten, because opening them is not measured. */
 static pid_t *start_crowd(const char *where, int count)
 {
     int ready[2];
@@ -185,7 +185,7 @@ static void cycles(void *context, size_t n)
         bench_release(bench_acquire(context, "cycle", NULL));
 }
 
-/* Of this thread's processor time: sim answers in it, and what else the machine does is not in that. */
+/* Counts this thread's processor time: sim answers in this thread, and other work of the machine is not included. */
 static double cpu_ns_per_turn(struct bench_case *self, double seconds)
 {
     struct timespec begin, end;
@@ -201,14 +201,13 @@ static double cpu_ns_per_turn(struct bench_case *self, double seconds)
            (double)turns;
 }
 
-/* Two clients of one server, in turn, a few cycles each: what else the machine does, and what the server does by and by, meets
- * both. A figure is that of a batch such that a quarter of the batches were faster: it hardly knows of those that were
- * interrupted. */
+/* Two clients of one server take turns, with a few cycles each, so that other work of the machine, and occasional work of the
+ * server, affects both. A figure is the lower quartile of the batches, on which interrupted batches have hardly any effect. */
 struct pair {
     mortise_client *clients[2]; /* without a witness, and with one */
     double *ns[2];
     struct bench_series *off;
-    int warm_ups; /* that bench_rounds() has yet to make */
+    int warm_ups; /* those that bench_rounds() has yet to make */
 };
 
 static int by_size(const void *a, const void *b)
@@ -262,7 +261,7 @@ static void measure_cycles(const char *redis, const char *redis_watched, const c
         {.series = on, .measure = pairs_ns, .context = &pair},
     };
     bench_rounds(cases, sizeof(cases) / sizeof(cases[0]));
-    for (size_t i = 0; i < sim->count && i < watched_sim->count; i++) /* of the same round */
+    for (size_t i = 0; i < sim->count && i < watched_sim->count; i++) /* both of the same round */
         bench_add(extra, watched_sim->values[i] - sim->values[i]);
     bench_check("sim_extra", "sim: with a witness - without", extra, NULL, BENCH_AT_MOST, EXTRA_NS);
     bench_check("redis_ratio", "Redis: with a witness / without", on, off, BENCH_AT_MOST, RATIO);
@@ -284,7 +283,7 @@ int main(int argc, char **argv)
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    bench_close(bench_open("sim:?witness=off")); /* sets the module path, for the witness too */
+    bench_close(bench_open("sim:?witness=off")); /* sets the module path, also for the witness */
     redis_server_start(&server, bench.cpu);
     start_witness();
     snprintf(off, sizeof(off), "redis://127.0.0.1:%d?witness=off", server.port);

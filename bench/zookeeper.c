@@ -2,9 +2,10 @@
  * costs beside the create that it is made of, a cycle beside the same requests one after the other, a
  * hand-over beside a delete and the event that tells of it; and what many held locks cost.
  *
- * `mortise-bench --workload floors` starts the servers; $MORTISE_BENCH_ZOOKEEPER is HOST:PORT of one. $MORTISE_BENCH_KIND says which it
- * is: it waits for its disk ("zookeeper", the default: all figures), it does not ("zookeeper_unforced"), or it does
- * not and shares a processor with the program ("zookeeper_one"): in the latter two cycles alone. */
+ * `mortise-bench --workload floors` starts the servers; $MORTISE_BENCH_ZOOKEEPER is HOST:PORT of one. $MORTISE_BENCH_KIND says
+ * what kind of server it is: one that waits for its disk ("zookeeper", the default: all figures), one that does not
+ * ("zookeeper_unforced"), or one that does not and shares a processor with the program ("zookeeper_one"). With the latter two,
+ * only cycles are measured. */
 #include "common.h"
 #include "zookeeper_floor.h"
 
@@ -49,7 +50,7 @@ static void create_list_delete(void *context, size_t n)
 
 /* ---- what is timed only in part -------------------------------------------------------------------- */
 
-/* Nanoseconds of `timed` in a turn that has `before` and `after` too. */
+/* Nanoseconds of `timed` in a turn that also has `before` and `after`. */
 static double part(double seconds, void (*before)(void *), void (*timed)(void *),
                    void (*after)(void *), void *context)
 {
@@ -101,7 +102,7 @@ static double driver_acquire(struct bench_case *self, double seconds)
     return part(seconds, NULL, acquire, release, self->context);
 }
 
-/* A second session watches the node that is deleted: until it is told. */
+/* A second session watches the node that is deleted, until it gets the event. */
 static void be_watched(void *context)
 {
     (void)context;
@@ -160,7 +161,7 @@ static void be_waited_for(void *context)
     wanted++;
     pthread_cond_signal(&wake);
     pthread_mutex_unlock(&lock);
-    do /* until it stands in the queue, and for its watch to be set */
+    do /* until it is in the queue, and its watch is set */
         for (int looks = 0; looks < 3; looks++)
             mortise_inspect(two->holder, "handed", &info, NULL);
     while (info.waiters != 1);
@@ -200,8 +201,8 @@ static void cycles_nowait(void *client, size_t n)
             bench_die("not released");
 }
 
-/* The changes that the ensemble sees in a timeout while HELD locks are held and nothing is done. The spell begins when the
- * watches are set. */
+/* The changes that the ensemble sees in a timeout while HELD locks are held and nothing else happens. The spell begins
+ * when the watches are set. */
 static double writes_per_timeout(const char *url)
 {
     static mortise_lease *leases[HELD];
@@ -260,7 +261,7 @@ static void checks(struct bench_series *const *s, bool forced)
                 s[EVENT], BENCH_AT_MOST, 1.5);
 }
 
-/* When no other session beats. */
+/* Counts only while no other session beats. */
 static void count_writes(const char *url)
 {
     struct bench_series *series =

@@ -1,4 +1,4 @@
-/* zookeeper_floor.c - the bare requests, each answer waited for; see zookeeper_floor.h. */
+/* zookeeper_floor.c - the bare requests, with a wait for each answer; see zookeeper_floor.h. */
 #include "zookeeper_floor.h"
 
 #include "common.h"

@@ -1,5 +1,5 @@
-/* adapter.c - the lines that an adapter is told, and the threads that do the turns; see adapter.h. Knows nothing of
- * locks. */
+/* adapter.c - reads the lines that tell an adapter what to do, and runs the threads that do the turns; see adapter.h.
+ * Knows nothing of locks. */
 #include "adapter.h"
 
 #include "../common.h"
@@ -13,7 +13,7 @@
 #define NAME_SIZE 128
 #define BATCH_LEAST 64
 #define BATCH_MOST 100000000
-#define REFUSED_NAP_NS 1000000 /* no busy loop where each turn is refused at once */
+#define REFUSED_NAP_NS 1000000 /* no busy loop if each turn is refused at once */
 
 struct worker {
     pthread_t thread;
@@ -22,7 +22,7 @@ struct worker {
     size_t count, room;
 };
 
-/* One line, understood. */
+/* One parsed line. */
 struct order {
     char verb[16], name[NAME_SIZE], out[1024];
     int64_t own, threads, hold_us, period_us, from_ns, to_ns, count, ttl_ms, patience_ms;
@@ -46,7 +46,7 @@ static struct instants *next_record(struct worker *worker)
     return &worker->records[worker->count++];
 }
 
-/* As the name of the thread, or the one of all. */
+/* Writes the thread's own name, or the common one. */
 static void name_of(const struct worker *worker, char *name)
 {
     if (order.own == 0)
@@ -77,7 +77,7 @@ static void turn_in_halves(struct worker *worker, const char *name, struct insta
     if (order.hold_us > 0)
         bench_sleep_until_ns(at->granted_ns + order.hold_us * 1000);
     at->releasing_ns =
-        bench_now_ns(); /* a look of its own: an empty section can be overlapped too */
+        bench_now_ns(); /* a reading of its own: even an empty section can be overlapped */
     adapter->give(worker->own, name, held);
     at->done_ns = bench_now_ns();
 }
@@ -104,7 +104,7 @@ static void *turns(void *argument)
     return NULL;
 }
 
-/* A latency counts from when the turn was due: one that is late because the one before was slow is late. */
+/* A latency counts from when the turn was due, so a turn is late, too, if the one before was slow. */
 static void *pulse(void *argument)
 {
     struct worker *worker = argument;
@@ -169,8 +169,8 @@ static bool do_pulse(void)
 
 /* ---- what is counted, not recorded ---- */
 
-/* In batches, until the end of the time: the last one taught how many are to be in the next one, so that it fills what is
- * left. Each ends with waiting for what is on its way, so few and long ones say most. */
+/* Runs batches until the end of the time. The speed of one batch decides the size of the next one, which should fill the
+ * rest of the time. Each batch ends with a wait for what is on its way, so few long batches are most exact. */
 static void batches(void (*batch)(const char *, size_t), int64_t from_ns, int64_t to_ns)
 {
     size_t count = 0, n = BATCH_LEAST;
@@ -200,7 +200,7 @@ static bool do_batches(void)
 
 /* ---- what is held and waited for ---- */
 
-/* As in a turn, by one that has no ttl: until this process ends. */
+/* Takes names as in a turn, for an adapter without a ttl: holds them until this process ends. */
 static void take_some(void)
 {
     char name[NAME_SIZE];
@@ -317,7 +317,7 @@ static bool obey(void)
     return false;
 }
 
-/* Every user of the host can read the arguments of a process, and a URL may hold a password. */
+/* Every user of the host can read the arguments of a process, and a URL may contain a password. */
 static char *take_address(char *argument)
 {
     char *where = strdup(argument);

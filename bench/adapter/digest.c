@@ -1,13 +1,14 @@
-/* digest.c - what the turns that adapters recorded say, as one JSON object: rate, latencies, shares, hand-overs.
+/* digest.c - computes figures from the turns that adapters recorded, as one JSON object: rate, latencies, shares,
+ * hand-overs.
  *
  *   mortise-bench-digest [--shared] FROM_NS TO_NS FILE…
  *
- * A FILE is what one process recorded (adapter.h). Turns that ended from FROM_NS to TO_NS count; but a wait counts also
- * of those that were not granted by then, up to TO_NS: else who starves would not be seen. --shared: all were on one
- * name. Then a hand-over is from the instant a holder began to release to the next one's grant, told apart by whether
- * the next one is of the same process; two holds at once, at any time, are overlaps, which must not be; and grants that
- * passed by a process which had waited for longer, though it be for ever, are overtakes. So each thing that is measured,
- * in whatever language, is computed by the same lines. */
+ * A FILE is what one process recorded (adapter.h). Turns that ended from FROM_NS to TO_NS count. But waits of turns that
+ * were not granted by then also count, up to TO_NS; otherwise starvation would not be visible. --shared: all turns were
+ * on one name. Then a hand-over lasts from the instant at which a holder began to release to the next grant; those
+ * within a process are counted separately. Two holds at the same time are overlaps, which must not happen. Grants that
+ * passed by a process that had waited for longer, even if it was never granted, are overtakes. So the same lines compute
+ * the figures of everything that is measured, in whatever language. */
 #include "adapter.h"
 #include "histogram.h"
 
@@ -18,8 +19,8 @@
 #include <string.h>
 
 #define FILES_MAX 256
-/* So many grants may another process have while one waits, in strict order: one that stood before it, and one that asked
- * while its own request was on its way. */
+/* How many grants another process may get in strict order while one waits: one whose request came before, and one that
+ * it asked for while the waiting process's request was on its way. */
 #define PASSES_ALLOWED 2
 
 struct turn {
@@ -33,9 +34,9 @@ static struct {
     int64_t from_ns, to_ns;
 } options;
 
-static struct turn *turns; /* that were granted */
+static struct turn *turns; /* the granted ones */
 static size_t turn_count, turn_room, counted;
-static struct turn *refusals; /* those that were not */
+static struct turn *refusals; /* the refused ones */
 static size_t refusal_count, refusal_room;
 static unsigned file_count;
 static uint64_t shares[FILES_MAX], refused;
@@ -129,7 +130,7 @@ static void tell_latencies(void)
         const struct instants *at = &turns[i].at;
         if (!turns[i].counts)
             continue;
-        if (at->granted_ns < at->done_ns) { /* not a whole turn */
+        if (at->granted_ns < at->done_ns) { /* not one that cannot be split */
             histogram_add(&acquire, at->granted_ns - at->asked_ns);
             histogram_add(&hold, at->releasing_ns - at->granted_ns);
         }
@@ -141,7 +142,7 @@ static void tell_latencies(void)
     print_histogram("hold_ns", &hold);
 }
 
-/* Jain's index: 1 where all processes had the same, 1/n where one had all. */
+/* Jain's index: 1 if all processes had the same share, 1/n if one had all. */
 static void tell_shares(void)
 {
     double sum = 0, squares = 0, least = 0;
@@ -177,7 +178,8 @@ static uint64_t overlaps_among_sorted(void)
     return overlaps;
 }
 
-/* Those from `since` on, before `until`, whose grants came in this interval: too many of one process are marked. */
+/* Looks at turns from `since` on, before `until`, that were granted in this interval. If a process got more than
+ * PASSES_ALLOWED, marks the further ones. */
 static void mark_passes(size_t since, size_t until, int64_t from_ns, int64_t to_ns)
 {
     unsigned passes[FILES_MAX] = {0};

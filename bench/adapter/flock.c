@@ -1,6 +1,5 @@
-/* flock.c - flock(1) as an adapter (adapter.h), the way that scripts use it: `flock 9` on a descriptor of theirs,
- * which they close: `exec 9>&-`. The first is a program that is started, and that is what it costs. The address is a
- * folder. */
+/* flock.c - flock(1) as an adapter (adapter.h), used as in scripts: `flock 9` on a descriptor of their own, which
+ * they close with `exec 9>&-`. The cost is that of starting the program `flock`. The address is a folder. */
 #include "../common.h"
 #include "adapter.h"
 
@@ -30,7 +29,7 @@ static const char *open_folder(const char *where)
     return version;
 }
 
-/* An open file of a name: of its own, or a second one of that of all. */
+/* Opens the file of a name: the thread's own, or once more the common one. */
 static int open_lock(const char *name)
 {
     char path[1024];

@@ -1,6 +1,6 @@
 /* floor_etcd.c - the bare floor on etcd, as an adapter (adapter.h): a transaction puts a key (the grant), and a
- * request deletes it (../etcd_floor.h). Each thread has a connection, and waits for each answer. No client checks that it is the
- * first in the queue, so this is no lock. The address is HOST:PORT. */
+ * request deletes it (../etcd_floor.h). Each thread has a connection, and waits for each answer. No client checks that it is
+ * the first in the queue, so this is not a lock. The address is HOST:PORT. */
 #include "../common.h"
 #include "../etcd_floor.h"
 #include "adapter.h"

@@ -32,14 +32,14 @@ static void statements(void *worker, const char *name)
     (void)worker;
     (void)name;
     if (!open)
-        floor_open(folder); /* by the one thread that there is, in the warm-up */
+        floor_open(folder); /* by the only thread, in the warm-up */
     open = true;
     floor_cycles(NULL, 1);
 }
 
 /* ---- one of many ---- */
 
-/* A descriptor of its own: a thread's lock is not another's. */
+/* Each thread has a descriptor of its own, because a lock belongs to a descriptor. */
 static void *open_file(unsigned number)
 {
     char path[1024];

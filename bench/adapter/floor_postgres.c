@@ -38,7 +38,7 @@ static void *open_worker(unsigned number)
     return own;
 }
 
-/* What the driver executes, and a row. Only where that is measured: whoever takes the advisory lock needs neither. */
+/* Learns what the driver executes, and makes a row. Only if that is measured: the advisory lock needs neither. */
 static void learn(struct own *own)
 {
     static bool learnt;

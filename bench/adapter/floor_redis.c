@@ -1,7 +1,7 @@
 /* floor_redis.c - the bare floors on one Redis server, as an adapter (adapter.h): the driver's own requests by hiredis
  * (../redis_floor.h), a connection for each thread, or 64 in flight on one; for a name that all want, a token that
- * goes round by BLPOP and RPUSH: one is woken, in order. That ring is no lock (who dies takes the token along): it
- * says what a server can hand over. The address is a port of 127.0.0.1. */
+ * goes round by BLPOP and RPUSH: one client is woken, in order. That ring is not a lock (a client that dies takes the
+ * token with it); it shows how fast a server can hand over. The address is a port of 127.0.0.1. */
 #include "../common.h"
 #include "../redis_floor.h"
 #include "adapter.h"
@@ -20,7 +20,7 @@ struct own {
     bool learnt;
 };
 
-/* What the driver sends. Only where that is measured: who contends would be in each other's way. */
+/* Learns what the driver sends. Only if that is measured: contending threads would disturb each other. */
 static struct redis_cycle learn(unsigned number)
 {
     static bool learnt;
@@ -82,7 +82,7 @@ static void ask(redisContext *context, const char *format, const char *name)
     freeReplyObject(redis_server_sure(context, redisCommand(context, format, name)));
 }
 
-/* One token, whoever comes first. */
+/* Makes one token, whichever process comes first. */
 static void make_ring(redisContext *context, const char *name)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

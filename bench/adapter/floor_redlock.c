@@ -1,6 +1,6 @@
-/* floor_redlock.c - the bare floors on five Redis servers, as an adapter (adapter.h): all asked at once, done when
- * three have answered; or one after the other (../redlock_floor.h). The address is five ports of 127.0.0.1, by commas;
- * "in-turn:" before it says the second. */
+/* floor_redlock.c - the bare floors on five Redis servers, as an adapter (adapter.h): all are asked at once, and the
+ * round is done when three have answered; or they are asked one after another (../redlock_floor.h). The address is
+ * five ports of 127.0.0.1, separated by commas; "in-turn:" before them selects the latter. */
 #include "../redlock_floor.h"
 #include "adapter.h"
 
@@ -31,7 +31,7 @@ static const char *open_servers(const char *where)
     return version;
 }
 
-/* In batches: each ends with a round that is waited for, as the loop that it is made of does. */
+/* Runs batches: each ends with a wait for its last round, as in the loop that it consists of. */
 static void cycles(const char *name, size_t count)
 {
     (void)name;

@@ -1,7 +1,7 @@
-/* floor_zookeeper.c - the bare floor on ZooKeeper, as an adapter (adapter.h): an ephemeral sequential node is created
- * (which stands for the grant) and deleted, each answer waited for (../zookeeper_floor.h), or 64 creations in flight, each
- * followed by its deletion and the next creation at once, as an adapter of a lock gives back and asks anew. Nobody looks who
- * is first: it is no lock. The address is HOST:PORT. */
+/* floor_zookeeper.c - the bare floor on ZooKeeper, as an adapter (adapter.h): creates an ephemeral sequential node (which
+ * stands for the grant) and deletes it, and waits for each answer (../zookeeper_floor.h). Or 64 creations are in flight,
+ * each followed at once by its deletion and the next creation, as an adapter of a lock releases and acquires again. Nobody
+ * checks which node is first, so this is not a lock. The address is HOST:PORT. */
 #include "../common.h"
 #include "../zookeeper_floor.h"
 #include "adapter.h"
@@ -39,7 +39,7 @@ static size_t to_begin, to_end;
 
 static void begin(void);
 
-/* By the library's thread, like the next. A batch is over when all deletions are answered. */
+/* The library's thread calls this and the next function. A batch is over when all deletions are answered. */
 static void on_deleted(int rc, const void *data)
 {
     (void)data;

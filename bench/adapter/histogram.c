@@ -1,5 +1,5 @@
-/* histogram.c - the log-linear table; see histogram.h. The bucket of a value is its highest bits: the place of the
- * first, and the HISTOGRAM_PARTS_LOG2 behind it. */
+/* histogram.c - the log-linear table; see histogram.h. The highest bits of a value determine its bucket: the position
+ * of the first one, and the HISTOGRAM_PARTS_LOG2 bits behind it. */
 #include "histogram.h"
 
 #include <assert.h>

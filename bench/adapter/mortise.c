@@ -1,5 +1,6 @@
 /* mortise.c - the library as an adapter (adapter.h): one client for all threads of the process, as an application
- * would have it. On the public header only. A refusal is recorded, not fatal: servers are killed under it. */
+ * would have it. On the public header only. A refusal is recorded and not fatal, because some workloads kill
+ * servers. */
 #include "../common.h"
 #include "../flights.h"
 #include "adapter.h"
@@ -43,7 +44,7 @@ static void give(void *worker, const char *name, void *lease)
 {
     (void)worker;
     (void)name;
-    mortise_release(lease, NULL); /* what it says of the hold is not measured here */
+    mortise_release(lease, NULL); /* what it reports about the hold is not measured here */
 }
 
 static void many(const char *name, size_t count)
@@ -57,12 +58,12 @@ static void many(const char *name, size_t count)
 
 /* ---- held ---- */
 
-/* Leases that are asked for together. */
+/* Leases that are acquired together. */
 static struct crowd {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     mortise_lease **leases;
-    mortise_client **clients; /* of waiters: each its own, as if it were a process */
+    mortise_client **clients; /* of waiters: each has its own, as if it were a process */
     unsigned count;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER},
   waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -139,7 +140,7 @@ static void touch(const char *name, unsigned count)
 
 /* ---- waiting ---- */
 
-/* Given back at once: the next one waits for it. */
+/* Releases the lock at once, because the next one waits for it. */
 static void on_waited(mortise_status status, mortise_lease *lease, const mortise_error *error,
                       void *user_data)
 {
@@ -161,7 +162,7 @@ static void wait_for(const char *name, unsigned count)
 
 /* ---- state ---- */
 
-/* Of one lease, taken at the first time and held until the end. */
+/* Asks for the state of one lease, which is acquired at the first call and held until the end. */
 static void state(const char *name, size_t count)
 {
     static volatile mortise_lease_state seen;
@@ -174,7 +175,7 @@ static void state(const char *name, size_t count)
         bench_die("the lease was lost");
 }
 
-/* Gives back what is held; what waits completes with CLOSED. */
+/* Releases what is held; waiting acquires complete with CLOSED. */
 static void close_clients(void)
 {
     for (unsigned i = 0; i < waiting.count; i++)

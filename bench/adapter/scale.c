@@ -59,7 +59,7 @@ int64_t scale_first_ns(void)
     return at_ns;
 }
 
-/* Each client has some descriptors. */
+/* Raises the limit, because each client has some descriptors. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;

@@ -10,18 +10,19 @@ from .workloads import Case
 
 SETTLE_S = 0.7
 TTL_MS = 3000
-# After which part of its ttl what is held is renewed, where that is not a third: a spell is of whole periods. In ZooKeeper
-# it is a session of 4 s that is kept.
+# The part of the ttl after which a held lock is renewed, if that is not a third, because a spell consists of whole
+# periods. In ZooKeeper, a session of 4 s is kept alive.
 RENEWED_AFTER = {"redis_semaphore": 0.8}
 BEATS = {"zookeeper": 10, "etcd": 6}  # of Mortise while it holds something, in a session or a lease
 SESSION_PERIOD_S = 4 / 3
-# A spell of several pings: Mortise beats at distances of its own there, 1.03 s, so 9 come in the time of 7 pings.
+# A spell of several pings: Mortise has its own distance between beats there, 1.03 s, so 9 beats come in the time
+# of 7 pings.
 SESSION_PERIODS = 7
 SESSION_BEGINS_S = 0.02  # of each waiter, until it is in the queue
 LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
-# On Redis and PostgreSQL a waiter of Mortise asks again when the holder's time is over, as the answer before told it. A spell is of two
-# such times, and begins after one; so it is on MySQL, where waiters look every 1.6 s at least, and requests are not counted. Rivals
-# poll; and one that does not renew would lose what it holds in so long a spell.
+# On Redis and PostgreSQL, a waiter of Mortise asks again when the holder's time is over, which the last answer has told it. A
+# spell lasts two such times, and begins after one. It does so on MySQL, too, where waiters look at least every 1.6 s, and
+# requests are not counted. Rivals poll; and a rival that does not renew would lose what it holds in so long a spell.
 HOLDERS_TIMES = 2
 
 

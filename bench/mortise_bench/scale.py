@@ -165,7 +165,7 @@ def scale(context):
 HOSTS = 10000
 PER_UNIT = ("memory", "server_memory", "set_up", "set_up_cpu")  # told for each of the things that are many
 GROWING = (*PER_UNIT, "requests", "server_cpu", "client_cpu", "to_grant")
-# What is less than that is mostly noise, or what a process has once.
+# Smaller values are mostly noise, or costs that a process has only once.
 LEAST = {
     "memory": 8 << 20, "server_memory": 8 << 20, "set_up": 2e4, "set_up_cpu": 5e4, "requests": 4, "server_cpu": 10,
     "client_cpu": 10, "to_grant": 1,

@@ -52,8 +52,8 @@ KINDS = {
 }
 
 
-# Without a disk, a node that was started does not vote until the longest ttl is over (max_ttl). So that is short here, and
-# is waited for before anything is measured.
+# Without a disk, a started node does not vote until the longest ttl (max_ttl) is over. So max_ttl is short here, and the
+# benchmark waits for it before it measures anything.
 VOTES_AFTER_S = 5
 SESSION_S = 4
 LONG_TTL_S = 30  # the default, which a caller waits for if nothing frees the lock of a dead process earlier
@@ -90,7 +90,7 @@ def url_of(backend, ports, folder, ttl_s=None):
 # ---- floors ----
 
 
-# By backend: adapter, what it can, and what it is called: for a cycle, and where that is another for others.
+# By backend: the adapter, what it can do, and its name: for a cycle, and for other workloads if it differs.
 FLOORS = {
     "sqlite": ("floor_local", "turns contend state", "bare SQLite", {"contend": "flock(2)", "state": "the clock"}),
     "redis": ("floor_redis", "turns threads many contend", "bare hiredis", {"contend": "BLPOP and RPUSH, no lock"}),

@@ -15,8 +15,8 @@ SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
 LEAST_ROUNDS = 5  # with a ratio, of what is measured in rounds: fewer do not show that a bound is met. One that is meant has APART
 APART = 1.25  # times its bound: what was measured once, or in one turn, is nowhere as sure as that
 WITNESS_MS = 30  # from a kill to the next grant
-# The fastest rival gives no token. The driver without tokens is held to its rate; with tokens to its own floor's, whose scripts make
-# them too. The tables show the driver with tokens beside that rival as well.
+# The fastest rival gives no token. So the driver without tokens is compared with that rival's rate, and the driver with tokens
+# with the rate of its own floor, whose scripts make tokens, too. The tables also show the driver with tokens beside that rival.
 TOKENLESS, TOKENLESS_RIVALS, OF_FLOOR = "mortise_tokenless", ("redis_plus_plus",), 0.95
 
 

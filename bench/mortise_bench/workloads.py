@@ -15,7 +15,8 @@ PATIENCE_MS = 300  # who still waits when it is over does not hold up the others
 SETTLE = 0.2  # of the time, before what counts,
 SETTLE_S = 0.25  # but at least so long where many begin together: the first turns of a slow one end late
 CROWD = 2  # times as long measures a cycle of many at once: each of them has a part of the time
-# What makes a virtual machine compile: so many turns, or as many as there are in the subject's time; in bursts.
+# Work that makes a virtual machine compile: so many turns, or as many as fit into the subject's time, in
+# bursts.
 COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.25
 
 

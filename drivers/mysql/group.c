@@ -1,5 +1,4 @@
-/* group.c - sends a group as one text, and takes the results of its statements. protocol.md says what a group is, and
- * why. */
+/* group.c - sends a group as one text, and takes the results of its statements. protocol.md says what a group is, and why. */
 #include "driver.h"
 
 #include <string.h>

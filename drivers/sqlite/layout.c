@@ -32,8 +32,7 @@ struct objects {
     char alien[QUOTED_SIZE];
 };
 
-/* Skips white space and comments. A quotation mark ends the comparison, because our texts have none outside of
- * comments. */
+/* Skips white space and comments. A quotation mark ends the comparison, because our texts have none outside of comments. */
 static const char *skip_blank(const char *text)
 {
     for (;;) {
