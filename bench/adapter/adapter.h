@@ -11,13 +11,13 @@
  *             a cycle is due every P, whether or not the one before has ended. Told: done
  *   hold name=N count=M ttl_ms=T      holds N/0 to N/M-1 from now on. Told when they are held: done
  *   wait name=N count=W               W clients wait for N from now on. Told when they have begun: done
- *   crowd name=N count=W W callers of the one client wait for N, and release it. Told when they have begun
+ *   crowd name=N count=W              W callers of the one client wait for N, and release it. Told when they have begun
  *   clients name=N count=M ttl_ms=T   M further clients, each holds N/i. Told when all hold
- *   touch name=N count=M acquires N/0 to N/M-1 and releases them, so that the server knows them. Told: done
- *   free releases the last lock that it holds. Told: done ns=(the instant before)
+ *   touch name=N count=M              acquires N/0 to N/M-1 and releases them, so that the server knows them. Told: done
+ *   free                              releases the last lock that it holds. Told: done ns=(the instant before)
  *   first                             waits for the first grant of a crowd. Told: done ns=(its instant)
  *   state name=N                      what it costs to ask a held lease for its state. Told: done count=… ns=…
- *   quit releases what it holds, and ends
+ *   quit                              releases what it holds, and ends
  *
  * "cannot" says that this adapter has no such thing; anything else that goes wrong ends it, with a line on the
  * standard error stream. Instants are of CLOCK_MONOTONIC, which all processes of a machine share. FILE has a struct

@@ -2,20 +2,20 @@
  *
  * In the servers a claim is one key below its name, attached to the lease of a session. Here it is in one of these states:
  *
- *   IDLE wanted; the servers have nothing of it; no call on its way
+ *   IDLE        wanted; the servers have nothing of it; no call on its way
  *   LOOKING     a shared try; looks before it puts its key
  *   ASKING      its acquire is on its way
- *   UNCERTAIN its acquire may have been executed, but the reply is lost; waits for a join
+ *   UNCERTAIN   its acquire may have been executed, but the reply is lost; waits for a join
  *   QUEUED      has a key; a look is on its way, or will be sent
  *   WAITING     other keys block it, and are being watched
  *   FIRST       no key blocks it; the base of the tokens, or its own note, is being written
  *   READY       has a token; waits until its session is proven for long enough
  *   HELD        granted
- *   GONE was HELD; its key or its session is gone, so the lease is LOST
+ *   GONE        was HELD; its key or its session is gone, so the lease is LOST
  *   UNWANTED    nobody wants it; its acquire is on its way
  *   DOUBTFUL    nobody wants it; its acquire may have been executed; waits for a join
  *   DELETING    nobody wants it; deletes its key
- *   REDELETING as DELETING, but the key may be gone already: "no key" is a success
+ *   REDELETING  as DELETING, but the key may be gone already: "no key" is a success
  *   ENDED       off all lists; is freed when its last request is answered
  *
  * The table says what happens in each state. "again" is the next connection, the claim's turn in the backlog, or a retry.

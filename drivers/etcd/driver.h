@@ -11,7 +11,7 @@
  *   wait.c       what a claim watches while others block it
  *   release.c    ends a claim that nobody wants any more
  *   claim.c      the claims and their states (claim.h has the table)
- *   inspect.c inspect, break and list; record.c: small records; ping.c: ping
+ *   inspect.c    inspect, break and list; record.c: small records; ping.c: ping
  *   dead.c       the claims of dead processes
  *   query.c      what these have in common
  *   session.c    the sessions: leases, joins, beats, deadlines (session.h has the table)

@@ -18,7 +18,8 @@
  *   error, end, no progress     -            DOWN d       CONNECTING e  DOWN d      DOWN d      DOWN f
  *   a call is not answered      -            -            -             -           DOWN d      DOWN f
  *   GOAWAY, nonsense            -            -            -             -           DOWN d      DOWN f
- *   an answer is of another history (HISTORIES) - - - - - DOWN f
+ *   an answer is of another
+ *     history (HISTORIES)       -            -            -             -           -           DOWN f
  *   a call fails, and does not
  *     say that it was not done  -            -            -             -           DOWN d      DOWN f
  *   old, and no call is open    -            -            -             -           -           DOWN f

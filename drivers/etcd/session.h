@@ -3,7 +3,7 @@
  * All claims of one ttl share a session. Its lease lasts a quarter longer than that ttl, in whole seconds, so that the claims
  * are proven for their whole ttl at any time between two beats. A session has one of these states:
  *
- *   WANTED the servers have no lease for it
+ *   WANTED    the servers have no lease for it
  *   GRANTING  LeaseGrant is on its way
  *   LIVE      the lease was granted in raft term `term`; acquires may begin when it is joined
  *   RESTING   as LIVE; nothing was held or wanted for a ttl; no beats

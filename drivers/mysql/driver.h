@@ -5,9 +5,9 @@
  *   dialect.c     the steps of drivers/lib/sql as statements, and their results
  *   chores.c      statements of the driver's own: rows that have been free for long, sessions of lost connections
  *   group.c       a group as one text, and the results of its statements
- *   connection.c makes a connection, and takes what comes in on it
+ *   connection.c  makes a connection, and takes what comes in on it
  *   setup.c       a new connection: the settings, which server it is, the tables
- *   target.c turns the options into servers, and into libmariadb's arguments
+ *   target.c      turns the options into servers, and into libmariadb's arguments
  *   conn.c        a conversation by libmariadb's non-blocking calls; handshake.c:
  *                 one with TLS is made on a thread
  *   sql.c         the texts of the statements

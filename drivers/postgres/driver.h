@@ -6,10 +6,10 @@
  *   chores.c      statements of the driver's own: rows that have been free for long, backends of lost connections
  *   notify.c      notifications that are not part of another statement
  *   group.c       a group as a pipeline, and the results of its statements
- *   connection.c makes a connection, and takes what comes in on it
+ *   connection.c  makes a connection, and takes what comes in on it
  *   setup.c       a new connection: which backend it is, the tables, the prepared statements
- *   target.c where the servers are, according to libpq's settings
- *   sql.c the texts of the statements; args.c: the bound values
+ *   target.c      where the servers are, according to libpq's settings
+ *   sql.c         the texts of the statements; args.c: the bound values
  *   fault.c       SQLSTATEs as statuses and messages */
 #ifndef MORTISE_POSTGRES_DRIVER_H
 #define MORTISE_POSTGRES_DRIVER_H

@@ -21,7 +21,7 @@
  * A REQUEST THAT IS REDIRECTED. All of these are refusals: the node has done nothing. The op keeps its grant id and F.
  *
  *   reply                       what follows
- *   MOVED slot node the map is corrected, a look is wanted; the op goes to that node
+ *   MOVED slot node             the map is corrected, a look is wanted; the op goes to that node
  *   ASK slot node               the op goes to that node, behind ASKING, as long as it waits there, or until the map says that the slot
  *                               has arrived; the map stays. The node that answers has none of the op's keys, so what is said there
  *                               names one key (script_call_asking).
@@ -33,7 +33,7 @@
  *   "Script attempted to …"     a script met a key that is at another node, and ended there ("Lua script attempted to …" before
  *                               Redis 7). An acquire, release, downgrade or write may have written: INDETERMINATE. The others: as
  *                               TRYAGAIN
- *   more than REDIRECTS_FAST a growing pause before each further one, except that ASK is followed at once
+ *   more than REDIRECTS_FAST    a growing pause before each further one, except that ASK is followed at once
  *   more than REDIRECTS_MAX     UNREACHABLE
  *
  * THE HOLES:

@@ -7,7 +7,7 @@
  * waiter sets: the instant, on its host's monotonic clock, before it sent the request that made or refreshed this place. Each
  * script is one atomic step:
  *
- *   acquire (queue_*_acquire) If the grant holds already: "yours". If the lock is free and the queue empty: taken. If it is
+ *   acquire (queue_*_acquire)   If the grant holds already: "yours". If the lock is free and the queue empty: taken. If it is
  *                               free and somebody waits, because a holder has died: hand-on; if nobody before it was given the
  *                               lock: taken. Otherwise it sits: its place is appended, or refreshed (stamp, seen; places before
  *                               it that are not fresh are removed). The answer is "queued", and when it must ask again at the
@@ -17,10 +17,11 @@
  *                               thirds of their ttl, and places whose inboxes nobody listens to. A place has a mode
  *                               (protocol.md). If a shared place gets the lock, the shared places directly behind it get it,
  *                               too. tests/model/redis_shared.pml is a model of that.
- *   release, break The lock is deleted, then hand-on. If nobody took it, a message goes to the channel of the name, for waiters
- *                               without a queue. A release under a grant that does not hold removes its place from the queue.
+ *   release, break              The lock is deleted, then hand-on. If nobody took it, a message goes to the channel of the
+ *                               name, for waiters without a queue. A release under a grant that does not hold removes its place
+ *                               from the queue.
  *   turn (queue_string_turn)    A release, and the first acquire of the same client's next caller, as one step (turn.c).
- *   join (hash) Waiters of the owner that just got the lock hold it, too, at once.
+ *   join (hash)                 Waiters of the owner that just got the lock hold it, too, at once.
  *   renew                       As without a queue: extends the claim of this grant, or says that it is gone.
  *
  * In the client, an acquire is SENT or SEATED (op.h):

@@ -4,26 +4,26 @@
  * below its own line, so no two need each other:
  *
  *   module.c       the module's table and options; opens an instance
- *   cluster.c routes each op to the node that has its slot; gather.c: lists and pings of all nodes (cluster.h)
+ *   cluster.c      routes each op to the node that has its slot; gather.c: lists and pings of all nodes (cluster.h)
  *   node.c         opens, turns and closes what a client has at one server
- *   dispatch.c accepts ops, keeps them while there is no connection, sends and cancels them
+ *   dispatch.c     accepts ops, keeps them while there is no connection, sends and cancels them
  *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c, pages.c: lists; record.c: small named
  *                  records
  *   inspect.c      reads one lock; ping
  *   findings.c     what a ping says about the server's settings
- *   transaction.c acquire, renew and release by WATCH and MULTI, if scripts are forbidden; transaction_part.c: one op of it
- *   shared.c shared holders: acquire, release, downgrade, look, and the bar against new ones (shared.h)
+ *   transaction.c  acquire, renew and release by WATCH and MULTI, if scripts are forbidden; transaction_part.c: one op of it
+ *   shared.c       shared holders: acquire, release, downgrade, look, and the bar against new ones (shared.h)
  *   queue.c        waits for a turn in the queue that is in the server
- *   turn.c a release that is sent together with the next caller's acquire
+ *   turn.c         a release that is sent together with the next caller's acquire
  *   answer.c       what the server's answer means for an op
  *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
- *   pubsub.c the second connection: reports releases to waiters
+ *   pubsub.c       the second connection: reports releases to waiters
  *   request.c      a request of an op, from its sending to its reply or loss; how ops end
  *   seats.c        the ops that wait in the queue (seats.h)
- *   failover.c which of several servers is the primary, and what happens if it is a new one
- *   uncertain.c grants whose lost requests may still be executed
+ *   failover.c     which of several servers is the primary, and what happens if it is a new one
+ *   uncertain.c    grants whose lost requests may still be executed
  *   holder.c       who holds a lock, read from its value; keys.c: names of keys and channels; script.c: calls of scripts
- *   scripts/ what the server executes. A script is one atomic step
+ *   scripts/       what the server executes. A script is one atomic step
  *
  * A part that must call a part above it gets a table of functions: `routes` (cluster.c), `dispatch` (send, start, cancel) and
  * `inbox` (queue.c) in struct driver; the release that replicas.c makes has `done`, as every op has.
@@ -38,7 +38,7 @@
  *   {N}:mortise:news    the channel on which releases are published
  *   {N}:mortise:queue   the waiters, in order (queue.c)
  *   {N}:mortise:record  a record of that name
- *   {N}:mortise:holders, :shares, :bar beside a lock that is shared (protocol.md); the scripts derive their names from the
+ *   {N}:mortise:holders, :shares, :bar  beside a lock that is shared (protocol.md); the scripts derive their names from the
  *     queue's
  *
  * THE HOLES:

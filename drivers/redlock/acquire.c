@@ -3,9 +3,9 @@
  *
  * An attempt is the driver's work on one ACQUIRE:
  *
- *   PAUSING until due_ns: after a split vote, or to let others come first (courtesy.c)
+ *   PAUSING      until due_ns: after a split vote, or to let others come first (courtesy.c)
  *   ASKING       each usable node is asked for its vote
- *   CONFIRMING q nodes have voted, and a token that q nodes can take is being written
+ *   CONFIRMING   q nodes have voted, and a token that q nodes can take is being written
  *   UNDOING      the votes are taken back; the answers say who has the lock
  *
  *   state        event                                       next

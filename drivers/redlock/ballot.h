@@ -9,7 +9,7 @@
  *
  *   state         event                                     next
  *   NOT_ASKED     sent                                      ASKED, ASKED_ASIDE; FAULT if the node is late
- *                 not to be asked ABSENT, OTHER or FAULT, as the kind knows
+ *                 not to be asked                           ABSENT, OTHER or FAULT, as the kind knows
  *   ASKED         an answer                                 YES, ABSENT, OTHER, or FAULT if it is nonsense
  *                 NOSCRIPT                                  ASKED: sent again with the text of the script, while wanted
  *                 an error; the connection broke;           FAULT

@@ -5,7 +5,7 @@
  *
  *   WANTED    votes are asked for, or the grant is held: renewed, and repaired
  *   ENDING    nobody wants it: undo.c takes it off every node that may have something of it
- *   FOREIGN another client's grant, or only a name: in no table, and no votes are asked for it
+ *   FOREIGN   another client's grant, or only a name: in no table, and no votes are asked for it
  *
  *   event                                      WANTED                        ENDING
  *   an acquire asks (again): claim_begin       a new round                   WANTED, a new round

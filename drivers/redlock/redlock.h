@@ -2,7 +2,7 @@
  * requests to a node, their answers, and what the client may believe afterwards.
  *
  *   module.c     the module's table and options; opens, turns and closes an instance
- *   dispatch.c ops arrive, wait for nodes, are canceled
+ *   dispatch.c   ops arrive, wait for nodes, are canceled
  *   acquire.c    ACQUIRE: rounds of votes, the token
  *   vote.c       what an acquire asks of a node, and how the answer is read
  *   renewal.c    RENEW: many in one request, with the repair of lost votes
@@ -10,18 +10,18 @@
  *   inspect.c    INSPECT, BREAK, PING
  *   findings.c   what PING adds for `mortise doctor`
  *   list.c       LIST
- *   pubsub.c       wakes waiters when a lock is released
+ *   pubsub.c     wakes waiters when a lock is released
  *   courtesy.c   ... and come before the client that released
  *   pause.c      how long contenders pause that have split the votes
  *   bar.c        a waiting writer keeps new readers out
- *   undo.c removes a claim from the nodes, now or when they are back
+ *   undo.c       removes a claim from the nodes, now or when they are back
  *   ballot.c     one question to several nodes, and what they answer: ballot.h
- *   tally.c who holds a lock, according to several nodes
- *   holders.c the shared holders, according to several nodes
+ *   tally.c      who holds a lock, according to several nodes
+ *   holders.c    the shared holders, according to several nodes
  *   claim.c      what the nodes may have of a grant id: claim.h
  *   outcome.c    how an op ends
  *   node.c       the nodes: connected, usable, trusted: node.h
- *   clock.c the time in the nodes, for the proposed tokens
+ *   clock.c      the time in the nodes, for the proposed tokens
  *   scripts/     what a node executes: one script is one atomic step
  *
  * A file calls the files below it directly. It calls files above it through tables of functions: node_events,

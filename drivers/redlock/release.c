@@ -3,7 +3,7 @@
  * The answers of the nodes, one by one, decide the result:
  *
  *   found     the node had the grant, and has deleted it
- *   gone it had the grant when it was last asked, and has it no more (expired, restarted)
+ *   gone      it had the grant when it was last asked, and has it no more (expired, restarted)
  *   no        it does not have it
  *   silent    no answer yet, or none at all
  *   certain   (besides) nothing of the grant is there, and no request can bring it back: TRACE_NONE

@@ -1,6 +1,6 @@
 /* renewal.c - RENEW, and the repair of votes that nodes have lost.
  *
- *   q nodes extended it OK; only then, a node that has lost it gets it back (repair.lua)
+ *   q nodes extended it               OK; only then, a node that has lost it gets it back (repair.lua)
  *   more than N - q do not have it    NOTOWNER if another has it, else LOST; what is left is undone
  *   neither, and no more answers      UNREACHABLE: the core asks again
  *

@@ -4,14 +4,14 @@
  *   transactions.c requests wait while the file is busy, and go out in transactions
  *   dialect.c     the steps of drivers/lib/sql as statements
  *   connection.c  a connection to the file is opened
- *   database.c the connection of the instance: opens it, prepares its statements, opens it anew if the file is
- *     replaced
+ *   database.c    the connection of the instance: opens it, prepares its statements, and opens it anew if the
+ *                 file is replaced
  *   files.c       whether the files that SQLite has open are in their places
  *   replaced.c    the log and the index that a replaced database leaves beside the new one
- *   layout.c makes or checks the content of the file; frees rows after a restart of the host
+ *   layout.c      makes or checks the content of the file; frees rows after a restart of the host
  *   upkeep.c      checkpoints, and the sweeping of rows that have been free for long
  *   inbox.c       the sockets that carry notifications between processes
- *   path.c which file, in which folder; filesystem.c: whether that disk is a local one
+ *   path.c        which file, in which folder; filesystem.c: whether that disk is a local one
  *   trust.c       which other users could change that file or its folder
  *   clock.c       the clock that all processes of a host agree on, and the boot it belongs to
  *   forks.c       that a child of this process may open clients of its own

@@ -2,7 +2,7 @@
  * pace of pace.h. session.h says when a session beats at all.
  *
  *   PLANNED  none is on its way; the next one is sent when it is due, or never (the session rests)
- *   OUT one is on its way; no other is sent before that one is answered or lost
+ *   OUT      one is on its way; no other is sent before that one is answered or lost
  *
  *   event                            PLANNED                        OUT
  *   due                              sent: OUT; no memory: PLANNED  -

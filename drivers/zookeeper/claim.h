@@ -5,9 +5,9 @@
  *   IDLE         wanted; no node in this session; nothing on its way
  *   LOOKING      a try; reads the folder before it makes a node
  *   MAKING       create and list are on their way, in one flight
- *   UNCERTAIN a create may have been executed, but its reply is lost; searches the folder, behind a barrier
+ *   UNCERTAIN    a create may have been executed, but its reply is lost; searches the folder, behind a barrier
  *   QUEUED       has a node; reads the folder
- *   MEETING a try that is not first; reads which contender is
+ *   MEETING      a try that is not first; reads which contender is
  *   WAITING      another node blocks it, and is being watched
  *   FIRST        no node blocks it; the base of the tokens is being read or raised
  *   READY        has a token; waits until the session is proven for long enough
@@ -16,7 +16,7 @@
  *   UNWANTED     nobody wants it; the create is on its way, and its answer will name the node to delete
  *   SEARCHING    nobody wants it; as UNCERTAIN
  *   DELETING     nobody wants it; deletes its node
- *   REDELETING as DELETING, but an earlier delete may have been executed: "no node" is a success
+ *   REDELETING   as DELETING, but an earlier delete may have been executed: "no node" is a success
  *   REFUSED      the servers refuse the delete; tries again from time to time
  *   ENDED        off all lists; is freed when its last request is answered
  *

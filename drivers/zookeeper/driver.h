@@ -9,7 +9,7 @@
  *   release.c   ends a claim that nobody wants any more
  *   folder.c    makes the folder of a claim
  *   claim.c     the claims and their states (claim.h has the table)
- *   inspect.c inspect, break and list; record.c: small records; ping.c: ping
+ *   inspect.c   inspect, break and list; record.c: small records; ping.c: ping
  *   query.c     what inspect.c and record.c have in common
  *   session.c   the session (session.h has the table)
  *   beat.c      its beats (beat.h has the table); pace.c: when it beats

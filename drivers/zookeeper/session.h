@@ -8,7 +8,7 @@
  *   RESTING     connected; nothing was held or wanted for a timeout; no beats
  *   ASLEEP      as RESTING, and the connection is lost
  *   LEAVING     was RESTING; a claim waits until the open queries are answered
- *   OVER nothing more is sent for it; a thread that closes it must be started
+ *   OVER        nothing more is sent for it; a thread that closes it must be started
  *   CLOSING     that thread runs
  *
  *   event                       CONNECTING  CONNECTED  SUSPENDED  RESTING    ASLEEP     LEAVING

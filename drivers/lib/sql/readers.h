@@ -7,10 +7,11 @@
  *              readers that come and go cannot starve it. It stays in force if the last reader expires, or leaves while
  *              nobody is in the list of waiters, because the caller that set it may only look from time to time. A client that dies
  *              leaves a bar of BAR_US.
- *   open for OPEN_US after a downgrade no bar is set. Otherwise a writer that happens to look first would shut out the readers
- *              that the downgrade is to let in, for as long as the downgraded claim lasts. Some drivers cannot notify readers.
- *   kept with permits, a freed place is kept for the first waiters, as a released row is (`reserve`). Otherwise callers that
- *              never wait would win against each woken waiter.
+ *   open       for OPEN_US after a downgrade no bar is set. Otherwise a writer that happens to look first would shut out the
+ *              readers that the downgrade is to let in, for as long as the downgraded claim lasts. Some drivers cannot notify
+ *              readers.
+ *   kept       with permits, a freed place is kept for the first waiters, as a released row is (`reserve`). Otherwise callers
+ *              that never wait would win against each woken waiter.
  *
  * SPDX-License-Identifier: MIT */
 #ifndef MORTISE_ROWLEASE_READERS_H

@@ -3,16 +3,16 @@
  * remote_dialect.
  *
  *   instance.c   what a module calls: start, interest, turn, close
- *   ops.c what happens to the request of an op
+ *   ops.c        what happens to the request of an op
  *   statement.c  a request goes to its connection
- *   queue.c requests wait there, and form groups
+ *   queue.c      requests wait there, and form groups
  *   flight.c     a group goes out, and comes back committed or rolled back
  *   link.c       a connection: made, lost, made again
  *   hosts.c      the servers, and their addresses
  *   ghost.c      lost connections whose sessions may still be at work
  *   locked.c     names whose rows another session keeps locked
- *   known.c names whose rows are known to exist
- *   sweep.c when rows that have been free for long are deleted
+ *   known.c      names whose rows are known to exist
+ *   sweep.c      when rows that have been free for long are deleted
  *   fault.c      errors and their texts
  *   text.c       statements as texts, with values as literals (text.h)
  *   binding.c    the values of a step, in the order in which all dialects bind them
