@@ -124,7 +124,7 @@ struct driver {
     struct claim *old_claims; /* ENDED, with calls on their way */
     int64_t sweep_ns;         /* when to look at all claims */
     int64_t base;             /* of the tokens: the largest that was read */
-    int64_t base_at;   /* a revision of this history at which %tokens was no larger; 0: none */
+    int64_t base_at;   /* a revision of this history at which %tokens was not above base; 0: none */
     bool must_jump;    /* the servers went back: the next token has a larger base */
     int64_t jump_from; /* the largest base that the snapshot can have; INT64_MAX: unknown */
 

@@ -38,8 +38,7 @@
  *   {N}:mortise:news    the channel on which releases are published
  *   {N}:mortise:queue   the waiters, in order (queue.c)
  *   {N}:mortise:record  a record of that name
- *   {N}:mortise:holders, :shares, :bar  beside a lock that is shared (protocol.md); the scripts derive their names from the
- *     queue's
+ *   {N}:mortise:holders, :shares, :bar  beside a lock that is shared (protocol.md); scripts derive their names from the queue's
  *
  * THE HOLES:
  *

@@ -61,15 +61,17 @@
  *   write is lost: INDETERMINATE, and the repeat writes the same.
  *
  * A SEMAPHORE has a gate (names.h). For the gate, each claim has a second claim, which is called its *gate*, and has the same
- *   table and no op: j: IDLE until the gate is HELD; a claim without one makes one. k: a gate is HELD at once, without a token.
+ * table and no op:
+ *   j: IDLE until the gate is HELD; a claim without one makes one. k: a gate is HELD at once, without a token.
  *   l: a shared claim drops its gate as soon as it is READY, and is granted when the gate has ENDED, so that a try that comes
- *   after the grant does not meet it. An exclusive one keeps its gate while it is HELD. m: a renewal, which says LOST, counts
- *   as unwanted, too. If only the node in the gate is gone, the claim becomes REDELETING: until then its own node stays,
- *   because the holder did not know. Then the release is answered LOST, too. If the gate fails, the claim fails. If the claim
- *   is unwanted or GONE, its gate is unwanted. If somebody deletes the node of a HELD gate, an exclusive claim that is HELD is
- *   GONE, because others may come; a claim that waits fails (BACKEND). If the session ends or is abandoned, the gate is
- *   unwanted, and the claim, if it is still wanted, goes through a new one. If the gate cannot be deleted, the claim fails,
- *   because nobody else would get through the gate. A downgrade leaves the gate as soon as the node says that it is shared.
+ *   after the grant does not meet it. An exclusive one keeps its gate while it is HELD.
+ *   m: a renewal, which says LOST, counts as unwanted, too. If only the node in the gate is gone, the claim becomes
+ *   REDELETING: until then its own node stays, because the holder did not know. Then the release is answered LOST, too.
+ *   If the gate fails, the claim fails. If the claim is unwanted or GONE, its gate is unwanted. If somebody deletes the node
+ *   of a HELD gate, an exclusive claim that is HELD is GONE, because others may come; a claim that waits fails (BACKEND). If
+ *   the session ends or is abandoned, the gate is unwanted, and the claim, if it is still wanted, goes through a new one. If
+ *   the gate cannot be deleted, the claim fails, because nobody else would get through the gate. A downgrade leaves the gate
+ *   as soon as the node says that it is shared.
  *
  * Why the holes are closed:
  *   - A create's reply is lost. The search comes after a reconnection and behind a barrier. Otherwise a lagging server might

@@ -133,7 +133,7 @@ struct link {
     int64_t heard_ns; /* when a group last came back */
     int64_t look_ns;  /* when to read, whatever poll says; or NEVER */
     int64_t look_step_ns;
-    size_t expected; /* bytes: poll reports only so many. 0: any number */
+    size_t expected; /* bytes: poll sleeps until so many have come. 0: one is enough */
 };
 
 /* ---- link.c ------------------------------------------------------------------------------------- */
