@@ -18,8 +18,7 @@
 #define PROCESSES_MAX 64
 #define NAMES 5
 #define NS_PER_MS 1000000
-#define READ_MS                                                                                    \
-    100 /* a reader's section, if a writer waits for it: longer than handover_window */
+#define READ_MS 100 /* a reader's section, if a writer waits for it: longer than handover_window */
 
 struct squad {
     _Atomic bool stop;

@@ -479,8 +479,7 @@ bool claim_is_late(struct driver *driver, struct claim *claim)
 void claim_go(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_IDLE && claim->session == NULL &&
-        !choose_session(driver,
-                        claim)) /* a session is wanted, connected or not */
+        !choose_session(driver, claim)) /* a session is wanted, connected or not */
         return;
     if (!is_connected(driver))
         return;

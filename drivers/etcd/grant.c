@@ -187,8 +187,7 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
         driver->must_jump = false; /* another client has jumped: ONE JUMP IS ENOUGH */
     bool jumps = kind == BASE_OTHER_CLUSTER || driver->must_jump;
     bool is_good = kind == BASE_GOOD && base >= driver->base && !jumps;
-    if (base <
-        driver->base) /* %tokens was deleted, and perhaps made anew; or it was restored */
+    if (base < driver->base) /* %tokens was deleted, and perhaps made anew; or it was restored */
         base = driver->base;
     if (jumps && base <= INT64_MAX - BASE_JUMP)
         base += BASE_JUMP;

@@ -23,9 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_NS                                                                                   \
-    (1000 * NS_PER_MS) /* the pause for a server that ends all watches at once */
-#define NO_WATCH (-1)  /* in place of the number of a watch that was refused */
+#define AGAIN_NS (1000 * NS_PER_MS) /* the pause for a server that ends all watches at once */
+#define NO_WATCH (-1)               /* in place of the number of a watch that was refused */
 
 struct watch {
     UT_hash_handle hh; /* by number */

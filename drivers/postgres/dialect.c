@@ -390,8 +390,7 @@ static bool hear(struct sql_locks *locks, bool dropped)
 const struct sql_dialect postgres_dialect = {
     .request_size = sizeof(struct pg_request),
     .quick = true,
-    .append =
-        true, /* a row that changes hands within one process changes after each READ */
+    .append = true, /* a row that changes hands within one process changes after each READ */
     .visible_is_safe = false, /* a synchronous standby may lack it: see protocol.md */
     .run = run,
     .cancel = op_cancel,

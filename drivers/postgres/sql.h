@@ -52,10 +52,9 @@ extern const char sql_identify[];
 extern const char sql_layout[]; /* -> layout */
 extern const char
     sql_settings[]; /* lock, statement time-out, schema: of one transaction. Fails if read-only */
-extern const char sql_path[]; /* schema, whether for one transaction only */
-extern const char
-    sql_in_order[]; /* no plan of this transaction sorts if an index has the order */
-extern const char sql_in_time[]; /* an instant -> clock; fails (division by zero) after it */
+extern const char sql_path[];     /* schema, whether for one transaction only */
+extern const char sql_in_order[]; /* no plan of this transaction sorts if an index has the order */
+extern const char sql_in_time[];  /* an instant -> clock; fails (division by zero) after it */
 extern const char sql_make_begin[], sql_make_end[];
 extern const char sql_make_lock[];  /* one client makes tables at a time */
 extern const char sql_make_alone[]; /* schema: fails (division by zero) if another has them */

@@ -4,8 +4,7 @@
 #define SLOW_PARTS 8 /* of node_timeout */
 #define BEHIND_CALLS 1000
 #define LOOK_NS                                                                                    \
-    (INT64_C(10) *                                                                                 \
-     NS_PER_MS) /* how often connections in the making are checked if nobody polls */
+    (INT64_C(10) * NS_PER_MS) /* how often connections in the making are checked if nobody polls */
 
 void sort_numbers(int64_t *numbers, unsigned count)
 {

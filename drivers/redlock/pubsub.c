@@ -50,10 +50,9 @@
  * OWN_RELEASE_NS after the release, or when the grant would have ended. */
 #include "redlock.h"
 
-#define STRAGGLER_NS                                                                               \
-    (INT64_C(3) * NS_PER_MS)                 /* how long to wait for the other nodes' messages */
-#define ALARMS_MAX 5                         /* how often that may double at most */
-#define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
+#define STRAGGLER_NS (INT64_C(3) * NS_PER_MS) /* how long to wait for the other nodes' messages */
+#define ALARMS_MAX 5                          /* how often that may double at most */
+#define RELEASE_NS (INT64_C(10) * NS_PER_MS)  /* the messages of one release come within this */
 #define STEP_TRIPS 4 /* a step lasts as long as a release, its messages and a vote */
 #define STEPS_MAX 8  /* for how many steps a waiter lets others go first */
 #define OWN_RELEASE_NS (INT64_C(20) * NS_PER_MS) /* a client's own release is heard within this */

@@ -94,8 +94,7 @@ void release_start(struct driver *driver, mortise_op *op)
     bool dead = (op->flags & MORTISE_OP_DEAD) != 0;
     for (unsigned i = 0; (!known || dead) && i < driver->count; i++)
         if (dead ||
-            link_is_up(&driver->nodes[i]
-                            .link)) /* nothing is known to be there: to look does no harm */
+            link_is_up(&driver->nodes[i].link)) /* nothing is known there: a look does no harm */
             claim_note(claim, i, TRACE_ASKED);
     courtesy_released(driver, op->name, op->name_len);
     pubsub_released(driver, op->name, op->name_len);

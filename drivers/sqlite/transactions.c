@@ -129,8 +129,7 @@ static int run_singly(struct driver *driver, size_t n)
     struct request *left[BATCH_MAX];
     memcpy(left, driver->batch, n * sizeof(*left));
     for (size_t i = 0; i < n; i++) {
-        if (i > 0 &&
-            driver->broken) { /* each could take seconds: check the database first */
+        if (i > 0 && driver->broken) { /* each could take seconds: check the database first */
             while (n-- > i)
                 DL_PREPEND2(driver->queue, left[n], previous, next);
             return SQLITE_OK;

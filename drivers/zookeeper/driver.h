@@ -61,9 +61,8 @@ struct upcalls {
     /* session.c */
     void (*connected)(struct driver *driver);
     void (*suspended)(struct driver *driver); /* the connection is lost */
-    void (*away)(
-        struct driver *driver); /* a call may have waited too long for a connection */
-    void (*proven)(struct driver *driver); /* the deadline has moved */
+    void (*away)(struct driver *driver);      /* a call may have waited too long for a connection */
+    void (*proven)(struct driver *driver);    /* the deadline has moved */
     /* The session has ended. abandoned: the servers may not know that yet, and the session's nodes may still exist. */
     void (*over)(struct driver *driver, bool abandoned);
     bool (*is_asking)(
@@ -115,8 +114,8 @@ struct driver {
     unsigned refused_claims;  /* how many are REFUSED */
     unsigned held_claims;     /* how many are HELD: the session beats more often (pace.h) */
     int64_t sweep_ns;         /* when to look at all claims */
-    bool suspects; /* the core was told to doubt held claims, and not yet that all is well */
-    int64_t base;  /* of the tokens, as last read */
+    bool suspects;        /* the core was told to doubt held claims, and not yet that all is well */
+    int64_t base;         /* of the tokens, as last read */
     int32_t base_version; /* of its node; -1: there is none */
     enum base_state base_state;
     uint64_t base_step;

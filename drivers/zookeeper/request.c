@@ -286,8 +286,7 @@ static struct request *begin(struct driver *driver, char *path, struct reply_to 
  * one. */
 static bool sent(struct request *request, int rc)
 {
-    if (rc ==
-        ZINVALIDSTATE) { /* the session has ended, and that event is on its way to the pump */
+    if (rc == ZINVALIDSTATE) { /* the session has ended, and that event is on its way to the pump */
         answer(request, rc, NULL);
         return true;
     }

@@ -79,8 +79,7 @@ void row_forget_note(struct rowlease_row *row, const mortise_op *op)
 {
     bool own = row->note_len == op->note_len && row->note_len > 0 &&
                memcmp(row->note, op->note, row->note_len) == 0;
-    if (own ||
-        (op->flags & MORTISE_OP_DEAD) != 0) /* the witness that releases has its own note */
+    if (own || (op->flags & MORTISE_OP_DEAD) != 0) /* the witness that releases has its own note */
         row->note_len = 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define PAUSE_STEPS 2 /* doublings of the pause at most: then others have the connection long enough */
+#define PAUSE_STEPS 2 /* doublings of the pause at most: others have the connection meanwhile */
 #define KEPT_NS (10000 * NS_PER_MS)
 
 static uint32_t mark_of(const char *name, size_t len)

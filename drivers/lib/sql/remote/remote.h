@@ -130,7 +130,7 @@ struct remote {
     struct sql_locks locks;
     const struct remote_dialect *dialect;
     int64_t connect_ms, command_ms, lock_ms; /* the options …_timeout */
-    int64_t pause_ms; /* the first pause between attempts at a locked row */
+    int64_t pause_ms;                        /* the first pause between attempts at a locked row */
     struct link *main, *live;
     uint64_t numbers;
     struct hosts hosts;
