@@ -43,7 +43,7 @@
 extern "C" {
 #endif
 
-#define MORTISE_VERSION_MAJOR 0 /* the version of these headers; mortise_version() returns the library's */
+#define MORTISE_VERSION_MAJOR 0 /* the version of these headers, not of the library that is loaded */
 #define MORTISE_VERSION_MINOR 2 /* before 1.0, each minor version has an ABI of its own */
 #define MORTISE_VERSION_PATCH 0 /* compatible corrections */
 
