@@ -59,6 +59,8 @@ void pump_let_go(struct pump *pump)
     pthread_mutex_lock(&pump->lock);
     if (pump_has_work_locked(pump) && !pump->inside && !pump->stopping)
         pump_go_inside_locked(pump);
+    if (pump->due_ns != MORTISE_NEVER) /* as in pump_start() */
+        service_attend_locked(pump, true);
     pthread_mutex_unlock(&pump->lock);
 }
 

@@ -1,5 +1,6 @@
 /* test_pump_held.c - what callbacks ask for is held back and goes out together (pump_hold), but not once somebody waits
- * for it. The clients have no thread but the test's, and their leader sleeps: nobody else could send it. */
+ * for it. The clients have no thread but the test's, and their leader sleeps: nobody else could send it. Only the last test has
+ * the service thread, which must not sleep through a timer that comes of what was held back. */
 #include "fake_driver.h"
 
 #define BLOCKED 2
@@ -189,12 +190,62 @@ static void test_acquire_async(void)
     finish();
 }
 
+static bool service_sleeps(void *argument)
+{
+    struct pump *pump = &rig.client->pump;
+    (void)argument;
+    pthread_mutex_lock(&pump->lock);
+    bool sleeps = pump->service_runs && pump->service_sleeps && pump->due_ns == MORTISE_NEVER;
+    pthread_mutex_unlock(&pump->lock);
+    return sleeps;
+}
+
+static bool timer_ran(void *argument)
+{
+    (void)argument;
+    return atomic_load(&fake.timers) > 0;
+}
+
+static void add_one(void *ctx, void *count)
+{
+    (void)ctx;
+    test_count_add(count, 1);
+}
+
+static void answered(mortise_op *op)
+{
+    CU_ASSERT_EQUAL(op->status, MORTISE_OK);
+}
+
+/* The answer comes at once and sets a timer of the driver. The service thread slept already, and nobody has woken it since. */
+static void test_timer(void)
+{
+    struct test_count posted = TEST_COUNT_INIT;
+    struct task task = {.op = {.kind = MORTISE_OP_PING, .core_state = OP_IDLE, .done = answered}};
+    struct task_list tasks = {NULL, NULL};
+    start(false);
+    struct pump *pump = &rig.client->pump;
+    host()->post(host(), add_one, &posted);
+    CU_ASSERT(test_count_wait(&posted, 1)); /* by the service thread */
+    CU_ASSERT(test_poll(service_sleeps, NULL, TEST_PATIENCE_MS));
+    answer_at_once(true);
+    fake.due_after_ms = 20;
+    task_append(&tasks, &task);
+    pump_hold(pump);
+    pump_start_soon(pump, &tasks);
+    CU_ASSERT(service_sleeps(NULL));
+    pump_let_go(pump);
+    CU_ASSERT(test_poll(timer_ran, NULL, TEST_PATIENCE_MS));
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"several releases in a callback, while others wait", test_release_many},
         {"several acquires in a callback, while others wait", test_acquire_many},
         {"what a callback does not wait for", test_acquire_async},
+        {"a timer of the driver", test_timer},
         CU_TEST_INFO_NULL,
     };
     return rig_run("pump_held", tests);
