@@ -293,6 +293,7 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
     int64_t until_ns = clock_after_ms(clock_now(), client->locks.settings.close_timeout_ms);
     events_closing(&client->events);
     if (first) {
+        pump_closing(&client->pump);
         slot_spend(&client->slot);
         snprintf(client->driver, sizeof(client->driver), "%s", client->top->module.name);
         give_up_all(client);

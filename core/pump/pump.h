@@ -141,6 +141,7 @@ struct pump {
     bool service_made; /* and neither joined nor detached yet */
     bool service_runs, service_sleeps, service_guards, service_leads, service_hurry, stopping;
     int64_t service_until_ns; /* how long it sleeps, if it does */
+    bool closing;             /* pump_closing() */
     bool dispatched;          /* the application polls the descriptor (mortise_fd): */
     int shown;                /* an epoll set, which has this pump's in it */
     bool hidden;              /* `shown` does not report it until a thread leaves the inside */
@@ -212,6 +213,8 @@ int pump_epoll(struct pump *pump);
  * a thread is inside, pump_turn() does not handle ready descriptors, and the set does not report them until that thread
  * leaves. */
 void pump_dispatched(struct pump *pump, int shown);
+/* The client is being closed, and the application makes no turns any more. */
+void pump_closing(struct pump *pump);
 /* No caller waits for the tasks that were started, and their answers are wanted soon. */
 void pump_hurry(struct pump *pump);
 

@@ -419,8 +419,16 @@ void pump_turn(struct pump *pump)
 void pump_dispatched(struct pump *pump, int shown)
 {
     pthread_mutex_lock(&pump->lock);
-    pump->dispatched = true;
+    pump->dispatched = !pump->closing; /* closed by another thread meanwhile */
     pump->shown = shown;
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_closing(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    pump->closing = true;
+    pump->dispatched = false;
     pthread_mutex_unlock(&pump->lock);
 }
 

@@ -1,5 +1,6 @@
 /* test_pump_loop.c - an event loop that dispatches while other threads are in the driver (mortise_fd): it sleeps until there is
- * something for it to do, and is woken then. The clients have no thread of their own: what the loop does not do, nobody does. */
+ * something for it to do, and is woken then. The clients have no thread of their own: what the loop does not do, nobody does. Only
+ * the one that is closed has. */
 #include "fake_driver.h"
 
 #include <sched.h>
@@ -201,6 +202,63 @@ static void test_no_edge_is_lost(void)
     finish_loop();
 }
 
+/* ---- a client that is being closed ------------------------------------------------------------------ */
+
+enum { LEASES = 20 };
+
+static void *close_it(void *argument)
+{
+    mortise_status *status = argument;
+    *status = mortise_close(rig.handle, NULL);
+    return NULL;
+}
+
+static bool all_released(void *argument)
+{
+    (void)argument;
+    return atomic_load(&fake.starts) >= 2 * LEASES;
+}
+
+/* Returns how long it took until the answer was read. */
+static int64_t answer_one(void)
+{
+    int turns = atomic_load(&fake.turns);
+    int64_t from_ns = clock_now(), last_ns = clock_after_ms(from_ns, TEST_PATIENCE_MS);
+    send_byte();
+    while (atomic_load(&fake.turns) == turns && clock_now() < last_ns)
+        sched_yield();
+    return clock_now() - from_ns;
+}
+
+/* A dispatch makes no turns then, so what is ready is not left to it first, for two milliseconds each time. */
+static void test_answers_to_a_close(void)
+{
+    pthread_t thread;
+    mortise_lease *lease;
+    mortise_status status;
+    char name[] = "a";
+    int64_t shortest_ns = INT64_MAX;
+    start(false);
+    int fd = mortise_fd(rig.handle, NULL);
+    fake.at_once = true;
+    for (int i = 0; i < LEASES; i++, name[0]++)
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, name, TRY, &lease, NULL), MORTISE_OK);
+    fake.at_once = false;
+    fake.keep_all = true;
+    pthread_create(&thread, NULL, close_it, &status);
+    CU_ASSERT(test_poll(all_released, NULL, TEST_PATIENCE_MS));
+    pump_dispatched(&rig.client->pump, fd); /* by a first mortise_fd() that comes late */
+    for (int i = 0; i < LEASES; i++) {
+        int64_t taken_ns = answer_one();
+        shortest_ns = taken_ns < shortest_ns ? taken_ns : shortest_ns;
+    }
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT(shortest_ns < 2 * MS);
+    close(fake.in);
+    close(fake.out);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -208,6 +266,7 @@ int main(void)
         {"the driver is busy, edge-triggered", test_driver_is_busy_edges},
         {"an edge during a callback", test_edge_during_a_callback},
         {"no edge is lost", test_no_edge_is_lost},
+        {"answers to a close", test_answers_to_a_close},
         CU_TEST_INFO_NULL,
     };
     return rig_run("pump_loop", tests);
