@@ -168,7 +168,7 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
 }
 
 /* Other callers of this process wait for the name, and this one may not go ahead of them. Shared callers that have asked
- * and have not been refused yet may get the name together. */
+ * and have not been told to wait yet may get the name together. */
 static bool is_wanted(const struct waitlist *queue, const struct waiter *waiter)
 {
     return queue != NULL && (waiter->mode == MORTISE_EXCLUSIVE ||

@@ -396,7 +396,10 @@ void waitlists_waiting(struct locks *locks, mortise_op *op)
     const struct claim *claim = claim_of(op);
     pthread_mutex_lock(&locks->lock);
     struct waitlist *list = claim->state == CLAIM_ASKING ? claim->waitlist : NULL;
-    if (list != NULL && list->waiting_ns == 0) /* else unwanted, or not the first report */
+    /* else unwanted, or not the first report */
+    if (list != NULL && list->waiting_ns == 0) {
         list->waiting_ns = clock_now();
+        waitlist_queued_locked(list->first);
+    }
     locks_unlock(locks, START_NOW);
 }

@@ -264,10 +264,10 @@ struct mortise_host {
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
     /* Reports that the backend has answered this acquire, which the module keeps: it has to wait for its turn. An op that waits
      * may not be completed for hours; without the report, that time would be taken for a part of an outage that began with the
-     * failures of the tries before it (`unreachable_timeout`). Call it for each such answer, however many
-     * there are for an op; but only for an answer, not because a connection is there. A driver that answers BUSY need not
-     * call it. If the core's op waits for an op that a plugin made, the plugin calls it for the core's op (`waiting` below).
-     * A core that accepts a module whose table has `waiting` has this function too. */
+     * failures of the tries before it (`unreachable_timeout`), and the wait would not be counted. Call it for each such
+     * answer, however many there are for an op; but only for an answer, not because a connection is there. A driver that
+     * answers BUSY need not call it. If the core's op waits for an op that a plugin made, the plugin calls it for the core's
+     * op (`waiting` below). A core that accepts a module whose table has `waiting` has this function too. */
     void (*waiting)(mortise_host *host, mortise_op *op);
 };
 

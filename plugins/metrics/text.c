@@ -19,7 +19,7 @@ struct row {
 static const struct row counter_rows[] = {
     {"mortise_asked_total", "Acquires that were begun", offsetof(struct counts, asked)},
     {"mortise_queued_total",
-     "Acquires that waited behind others of the process, or were refused at first",
+     "Acquires that waited behind others of the process, or that the backend made wait",
      offsetof(struct counts, queued)},
     {"mortise_grants_total", "Leases that the backend gave", offsetof(struct counts, granted)},
     {"mortise_handovers_total", "Leases that were passed on within the process",

@@ -109,6 +109,32 @@ static void test_waiting(void)
     rig_close(&rig);
 }
 
+/* Each wait is seen once, also that of a caller which the backend refused before. */
+static void test_waiting_in_a_queue(void)
+{
+    start(CONFIG "[sim]\nqueue = yes\n");
+    tap(&rig);
+    sim->seize("a", MORTISE_NEVER);
+    sim->seize("b", MORTISE_NEVER);
+    SCRIPT(.name = "b", .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE,
+           .status = MORTISE_BUSY);
+    want(&rig, &got, "a", FOREVER);
+    want(&rig, &other, "b", FOREVER);
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED), EVENT(QUEUED));
+    advance_ms(60000);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 3); /* it is in the queue */
+    sim->give_back("a");
+    sim->give_back("b");
+    settle();
+    CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(other.lease, NULL), MORTISE_OK);
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED), EVENT(QUEUED), EVENT(GRANTED),
+                  EVENT(GRANTED), EVENT(RELEASED), EVENT(RELEASED));
+    CU_ASSERT_EQUAL(events[1].caller, got.request);
+    CU_ASSERT_EQUAL(events[3].caller, other.request);
+    rig_close(&rig);
+}
+
 /* The release is seen before the hand-over: at no instant are two leases of the name held. */
 static void test_hand_over(void)
 {
@@ -200,6 +226,7 @@ int main(void)
         {"a loss", test_loss},
         {"a loss found by the release", test_loss_found_by_the_release},
         {"waiting", test_waiting},
+        {"waiting in the backend's queue", test_waiting_in_a_queue},
         {"a hand-over", test_hand_over},
         {"tries and cancels", test_tries_and_cancels},
         {"close", test_close},

@@ -36,9 +36,9 @@ static void test_plain(void)
     rig_close(&rig);
 }
 
-static void test_waits(void)
+static void wait_for_a_stranger(const char *config)
 {
-    rig_open(&rig, CONFIG);
+    rig_open(&rig, config);
     sim->seize("a", MORTISE_NEVER);
     want(&rig, &got, "a", FOREVER);
     want(&rig, &other, "a", MORTISE_OPTIONS(.wait_ms = 100));
@@ -56,6 +56,17 @@ static void test_waits(void)
     CU_ASSERT_EQUAL(stats.failures, 1);
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
     rig_close(&rig);
+}
+
+static void test_waits(void)
+{
+    wait_for_a_stranger(CONFIG);
+}
+
+/* The backend keeps the request of the first, and refuses nobody. */
+static void test_waits_in_a_queue(void)
+{
+    wait_for_a_stranger(CONFIG "[sim]\nqueue = yes\n");
 }
 
 /* In whatever way an acquire fails, it is one failure, and nobody is left waiting. A call that is refused before it asks is
@@ -130,6 +141,7 @@ int main(void)
         {"nothing yet", test_nothing_yet},
         {"a few leases", test_plain},
         {"waits", test_waits},
+        {"waits in the backend's queue", test_waits_in_a_queue},
         {"failures", test_failures},
         {"hand-overs", test_handovers},
         {"renewals and losses", test_renewals_and_losses},
