@@ -33,11 +33,8 @@ static bool read_setting(const char *text, struct witness_link *link, bool *off,
     if (*off)
         return true;
     if (text[0] != '/') {
-        *off = !link_default_path(link->path) && !*required;
-        if (*off) {
-            link->unused = "XDG_RUNTIME_DIR is too long for a socket in it";
+        if (!link_default_path(link->path))
             link->path[0] = '\0';
-        }
         return *required || strcmp(text, "auto") == 0;
     }
     link->asked_for = true;
@@ -50,6 +47,8 @@ static const char *obstacle(const struct client *client, struct witness_link *li
 {
     if (!kernel_has_pidfds())
         return "the kernel has no pidfds (Linux 5.3)";
+    if (!link->given && link->path[0] == '\0')
+        return "XDG_RUNTIME_DIR is too long for a socket in it";
     if (!config_for_others(client->config, link->text, sizeof(link->text))) {
         link->text[0] = '\0';
         if (link->given && !config_has_pipe(client->config)) /* it knows the configuration */

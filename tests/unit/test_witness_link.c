@@ -178,6 +178,51 @@ static void test_settings(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
+/* Root has a place of its own, which no variable decides. False: another user cannot load the modules here. */
+static bool be_somebody(void)
+{
+    enum { SOMEBODY = 4711 };
+    if (geteuid() == 0)
+        CU_ASSERT_FATAL(chown(rig_folder, SOMEBODY, 0) == 0 && seteuid(SOMEBODY) == 0);
+    return faccessat(AT_FDCWD, TEST_SIM_DIR "/sim.so", R_OK, AT_EACCESS) == 0;
+}
+
+static void be(uid_t self)
+{
+    if (geteuid() != self)
+        CU_ASSERT(seteuid(self) == 0 && chown(rig_folder, self, 0) == 0);
+}
+
+static void refuse_long_path(void)
+{
+    static const char reason[] = "XDG_RUNTIME_DIR is too long for a socket in it";
+    mortise_error error = {.message = ""};
+    char text[200];
+    CU_ASSERT_EQUAL(rig_try_open(&rig, true, "witness = required\n", &error), MORTISE_NOTSUP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, reason));
+    rig_open(&rig, "witness = auto\n");
+    CU_ASSERT_EQUAL(the_link()->state, LINK_OFF);
+    CU_ASSERT_EQUAL(mortise_witness_path(rig.handle, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, reason);
+    CU_ASSERT_EQUAL(mortise_witness_configured(rig.handle, text, sizeof(text)), 0);
+    rig_close(&rig);
+}
+
+static void test_long_path(void)
+{
+    uid_t self = geteuid();
+    char folder[121];
+    memset(folder, '/', sizeof(folder) - 1);
+    folder[sizeof(folder) - 1] = '\0';
+    CU_ASSERT_EQUAL(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    if (be_somebody())
+        refuse_long_path();
+    else
+        fprintf(stderr, " (skipped: another user cannot load the modules) ");
+    be(self);
+    CU_ASSERT_EQUAL(unsetenv("XDG_RUNTIME_DIR"), 0);
+}
+
 /* Where a client looks for its witness, or why nowhere. */
 static void test_path(void)
 {
@@ -254,6 +299,7 @@ int main(void)
         {"the witness hangs", test_hangs},
         {"descriptors that the program closed", test_closed_by_the_program},
         {"settings", test_settings},
+        {"no socket has room for its path", test_long_path},
         {"its path", test_path},
         {"required", test_required},
         CU_TEST_INFO_NULL,
