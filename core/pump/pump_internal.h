@@ -1,4 +1,4 @@
-/* pump_internal.h - what the files of the pump (pump.c, tasks.c, wait.c, service.c, host.c) share among themselves. */
+/* pump_internal.h - what the files of the pump share among themselves. */
 #ifndef MORTISE_CORE_PUMP_INSIDE_H
 #define MORTISE_CORE_PUMP_INSIDE_H
 

@@ -406,7 +406,8 @@ MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const c
                                                  mortise_request *request, mortise_error *error);
 
 /* Cancels a pending async acquire. Its callback is called with CANCELED, unless the outcome was decided before: then it
- * gets that outcome, and you must release a lease as usual. OK. INVALID: unknown, or already decided. */
+ * gets that outcome, and you must release a lease as usual. OK. INVALID: unknown, or already decided. CLOSED,
+ * FORKED. */
 MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
 
 /* For event loops. From the first call on, callbacks begin only in mortise_dispatch(), not on a thread of the library. The call
