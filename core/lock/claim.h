@@ -212,7 +212,8 @@ void claim_unmark_locked(struct claim *claim);
 
 /* ---- held.c: deadline, renewal, loss ---- */
 
-/* ASKING -> HELD by this answer, and the lease is the waiter's. False: the answer took as long as the claim is good for. */
+/* ASKING -> HELD by this answer, and the lease is the waiter's. False: the answer came after the deadline that
+ * it proves. */
 bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise_op *op);
 /* The lease is the waiter's from here on. No notice of a former one is queued. */
 void claim_adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now);

@@ -408,9 +408,9 @@ void claims_doubt_locked(struct name *name, int64_t now)
 
 /* If all names are doubted, each held claim costs one renewal. The driver gets these in batches, like the renewals that all
  * claims send once in a third of the ttl. A claim whose renewal is out is renewed once more, however often it is doubted
- * meanwhile. That is no limit if the driver answers renewals at once: each call then renews all claims again. So doubts that can
- * wait are gathered (tell_doubt() in pump.c). The other doubts are rare (a failover, a reconnection, a node that somebody
- * deleted). They must not wait: a claim that was not checked might be reported as held while another client has the name. */
+ * meanwhile. That is no limit if the driver answers renewals at once: each call then renews all claims again. So the drivers
+ * themselves gather the doubts that can wait (see tell_doubt() in pump.c). The other doubts are rare (a failover, a
+ * reconnection, a node that somebody deleted). They must not wait: a claim that was not checked might be reported as held while another client has the name. */
 void claims_doubt(struct locks *locks, const char *text, size_t length)
 {
     pthread_mutex_lock(&locks->lock);

@@ -1,6 +1,6 @@
 /* dead.c - the claim of another client whose process has ended (MORTISE_OP_DEAD): its key is deleted, long before its session
- * ends. The value of the key has its grant id. An acquire that is still on its way to the servers is not seen, so the witness
- * repeats its request. */
+ * ends. The value of the key has its grant id. An acquire that is still on its way to the servers is not seen, so the core
+ * repeats the release. */
 #include "query.h"
 
 #include <string.h>

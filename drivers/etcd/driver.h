@@ -187,7 +187,8 @@ void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
 void fault_no_space(struct driver *driver, mortise_op *op);
 /* Fails an op because nobody answers, or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
-/* INDETERMINATE: fails an acquire whose grant belongs to a claim that is already being deleted. */
+/* INDETERMINATE: fails an acquire whose grant has a claim that cannot serve it: the claim is unwanted or too late, or another op
+ * uses it. */
 void fault_leaving(struct driver *driver, mortise_op *op);
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status);
 /* BACKEND: what is stored makes no sense. */

@@ -186,7 +186,8 @@ const char sql_in_time[] =
             "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                            \
             "note: several schemas have tables of Mortise: clients with different schemas "        \
             "do not exclude each other; set the option schema to the same in all of them")
-/* Reports who made the tables. Another owner is not refused, because a role for such work may have made them. */
+/* Reports that a table belongs to another role, which may have made it before the first client did. This is not refused, because
+ * a role for such work may have made the tables. */
 #define OWNER                                                                                      \
     FINDING("$2 AND EXISTS (SELECT FROM pg_class WHERE oid IN (" OURS ") "                         \
             "AND NOT pg_catalog.pg_has_role(relowner, 'MEMBER') AND NOT EXISTS (SELECT "           \

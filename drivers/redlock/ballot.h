@@ -177,7 +177,8 @@ static inline unsigned ballot_no(const struct ballot *ballot)
 }
 /* This ballot undoes one that failed. It takes over the reason, and which nodes have refused that one. */
 void ballot_follow(struct ballot *ballot, const struct ballot *failed);
-/* How many nodes have answered both this ballot and its predecessor: a node that refuses votes still executes undos. */
+/* How many nodes have answered, at most: the smaller of the counts for this ballot and for its predecessor. The predecessor counts,
+ * too, because a node that refuses votes still executes undos. */
 unsigned ballot_answers(const struct ballot *ballot);
 /* Stops waiting for nodes that are silent. */
 void ballots_turn(struct driver *driver, int64_t now_ns);

@@ -14,8 +14,8 @@ struct driver;
 /* How quickly a node answers. */
 enum node_pace {
     PACE_PROMPT,
-    PACE_SLOW, /* no answer has come for an eighth of node_timeout: a release does without this node if it can */
-    PACE_LATE  /* none for node_timeout: nobody waits for this node */
+    PACE_SLOW, /* requests are outstanding, and nothing came for an eighth of node_timeout: a release does without it if it can */
+    PACE_LATE  /* the same for node_timeout: nobody waits for this node */
 };
 
 struct node {

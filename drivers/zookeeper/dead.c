@@ -2,7 +2,7 @@
  * session ends. They are found by the grant id in their names, also in the gate of a semaphore. The first look has no
  * barrier, because that is a write for which the next holder would have to wait. The second look, behind a barrier, finds
  * what the server of this connection did not know at the first one. Nodes of other grants are not touched. A create that is
- * still on its way to the servers is not seen, so the witness repeats its request. */
+ * still on its way to the servers is not seen, so the core repeats the release. */
 #include "query.h"
 
 #include <stdio.h>

@@ -185,7 +185,8 @@ bool fault_is_loss(int rc);
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
 /* Fails an op because nobody answers, or because the servers refuse this client. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
-/* INDETERMINATE: fails an acquire whose grant belongs to a claim that is already being deleted. */
+/* INDETERMINATE: fails an acquire whose grant has a claim that cannot serve it: the claim is unwanted or too late, or another op
+ * uses it. */
 void fault_leaving(struct driver *driver, mortise_op *op);
 /* INVALID: the name is held with another number of permits. */
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,

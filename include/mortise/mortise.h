@@ -377,7 +377,8 @@ MORTISE_API mortise_lease_state mortise_state(mortise_lease *lease);
 /* Returns the milliseconds until the current deadline, or 0 if the lease is lost. As cheap as mortise_state(). */
 MORTISE_API int64_t mortise_remaining_ms(mortise_lease *lease);
 /* Returns the fencing token (>0), or 0 if the driver has no `fencing` or the handle was released. Leases of the same
- * owner that are held together have the same token. A lease that was handed over within the process keeps its token. */
+ * owner that are held together have the same token. If a lease is handed over within the process, the next caller's lease
+ * has its token. */
 MORTISE_API uint64_t mortise_token(mortise_lease *lease);
 /* Writes the owner: the given one, or the grant id (32 hex digits) if none was given. Writes at most size bytes,
  * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was

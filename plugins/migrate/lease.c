@@ -33,7 +33,8 @@ void lease_tell(struct call *call)
     upper->good_for_ms = until_ns <= from_ns ? 0 : (until_ns - from_ns) / NS_PER_MS;
 }
 
-/* A presence is not renewed although its deadline is near, so the claims that depend on it are in danger. */
+/* Whether a presence has not been renewed although its deadline is near or has passed. Then the claims that depend on it are in
+ * danger. */
 static bool presence_is_late(struct migrate *migrate)
 {
     int64_t now_ns = now_of(migrate);

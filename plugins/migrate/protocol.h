@@ -182,8 +182,8 @@
  *             say so.
  *             The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
  *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
- *             claim existed on both. LOST if it was missing on one, because another holder may have overlapped then. If
- *             either one fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core
+ *             claim existed on both. LOST if it was missing on one or both, because another holder may have
+ *             overlapped then. If either one fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core
  *             repeats go before final ones. `sure` if both are. If one side has answered, but is not sure, and the other side
  *             refuses for good, the refusal is final, and what may still come on the first side is left to its ttl. A repeat
  *             releases what is left. If a side had lost the claim, and no release of ours explains that, or if another has
