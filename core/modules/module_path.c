@@ -3,9 +3,9 @@
  * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside libmortise
  * itself, then the one that it was built for. Folders are absolute. A file in them becomes code of this process. So
  * folder and file must belong to root or to the running user, and nobody else may write them, replace a folder above
- * them, or replace the config file that names them. Excepted are users who own libmortise's file or folder, may write
- * one of these as its group, or can replace a folder above it (a build tree of another user, or of a group). They could
- * run any code in this process anyway, so a module of theirs is no new danger.
+ * them, or replace the config file that names them. Excepted are users who owned libmortise's file or folder when it was
+ * loaded, could write one of these as its group then, or can replace a folder above it (a build tree of another user, or
+ * of a group). They could run any code in this process anyway, so a module of theirs is no new danger.
  * Knows nothing of the contents of a file. */
 #include "modules/loader_internal.h"
 
@@ -62,27 +62,31 @@ static const char *own_library(void)
     return map->l_name;
 }
 
-/* The owners of this code: of its file, and of the file's folder. If an owner is unknown, assume root. */
-struct own {
+/* The owners of this code: of its file, and of the file's folder, when it was loaded. By now another user, who could not
+ * change the code that is mapped here, may have put a file at that path. If an owner is unknown, assume root. */
+static struct own {
     struct stat file, folder;
     char path[PATH_MAX]; /* of the file, without symbolic links; or empty */
-};
+} own;
 
-static void own_look(struct own *own)
+static void own_look_at(const char *path, struct stat *st)
+{
+    if (stat(path, st) != 0)
+        memset(st, 0, sizeof(*st));
+}
+
+__attribute__((constructor)) static void own_look(void)
 {
     const char *library = own_library(), *file = library != NULL ? library : "/proc/self/exe";
     char folder[PATH_MAX];
 
-    memset(own, 0, sizeof(*own));
-    if (stat(file, &own->file) != 0)
-        memset(&own->file, 0, sizeof(own->file));
-    if (realpath(file, own->path) == NULL)
-        own->path[0] = '\0';
+    own_look_at(file, &own.file);
+    if (realpath(file, own.path) == NULL)
+        own.path[0] = '\0';
     if (library == NULL || strlen(library) >= sizeof(folder))
         return;
     snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(library, '/') - library + 1), library);
-    if (stat(folder, &own->folder) != 0)
-        memset(&own->folder, 0, sizeof(own->folder));
+    own_look_at(folder, &own.folder);
 }
 
 static bool group_writes(const struct stat *there, gid_t group)
@@ -92,21 +96,14 @@ static bool group_writes(const struct stat *there, gid_t group)
 
 static bool owner_is_good(const struct stat *st)
 {
-    struct own own;
-
-    if (st->st_uid == 0 || st->st_uid == geteuid())
-        return true;
-    own_look(&own);
-    return st->st_uid == own.file.st_uid || st->st_uid == own.folder.st_uid;
+    return st->st_uid == 0 || st->st_uid == geteuid() || st->st_uid == own.file.st_uid ||
+           st->st_uid == own.folder.st_uid;
 }
 
 static bool writers_are_good(const struct stat *st)
 {
-    struct own own;
-
     if ((st->st_mode & (S_IWGRP | S_IWOTH)) == 0)
         return true;
-    own_look(&own);
     return (st->st_mode & S_IWOTH) == 0 &&
            (group_writes(&own.file, st->st_gid) || group_writes(&own.folder, st->st_gid));
 }
@@ -151,12 +148,12 @@ static bool is_unmapped(uid_t owner)
 /* The folder is above this library too: users who can replace the folder can replace the library as well. */
 static bool is_above_library(const char *folder)
 {
-    struct own own;
+    struct stat st;
     char real[PATH_MAX]; /* without ".." */
 
-    own_look(&own);
-    if (realpath(folder, real) == NULL)
-        return false;
+    if (stat(own.path, &st) != 0 || st.st_dev != own.file.st_dev || st.st_ino != own.file.st_ino ||
+        realpath(folder, real) == NULL)
+        return false; /* or above another file of that name */
     size_t length = strlen(real);
     return strncmp(own.path, real, length) == 0 &&
            (own.path[length] == '/' || strcmp(real, "/") == 0);
