@@ -62,6 +62,13 @@ static const char *own_library(void)
     return map->l_name;
 }
 
+/* With an access control list, the group's bits say only what its users may do at most. Unknown: assume a list. */
+static bool has_acl(const char *path)
+{
+    return getxattr(path, "system.posix_acl_access", NULL, 0) >= 0 ||
+           (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
 /* The owners of this code: of its file, and of the file's folder, when it was loaded. By now another user, who could not
  * change the code that is mapped here, may have put a file at that path. If an owner is unknown, assume root. */
 static struct own {
@@ -73,6 +80,8 @@ static void own_look_at(const char *path, struct stat *st)
 {
     if (stat(path, st) != 0)
         memset(st, 0, sizeof(*st));
+    if (has_acl(path))
+        st->st_mode &= ~(mode_t)S_IWGRP;
 }
 
 __attribute__((constructor)) static void own_look(void)
@@ -100,11 +109,11 @@ static bool owner_is_good(const struct stat *st)
            st->st_uid == own.folder.st_uid;
 }
 
-static bool writers_are_good(const struct stat *st)
+static bool writers_are_good(const char *path, const struct stat *st)
 {
     if ((st->st_mode & (S_IWGRP | S_IWOTH)) == 0)
         return true;
-    return (st->st_mode & S_IWOTH) == 0 &&
+    return (st->st_mode & S_IWOTH) == 0 && !has_acl(path) &&
            (group_writes(&own.file, st->st_gid) || group_writes(&own.folder, st->st_gid));
 }
 
@@ -159,20 +168,14 @@ static bool is_above_library(const char *folder)
            (own.path[length] == '/' || strcmp(real, "/") == 0);
 }
 
-/* With an access control list, the group's bits say only what its users may do at most. Unknown: assume a list. */
-static bool has_acl(const char *folder)
-{
-    return getxattr(folder, "system.posix_acl_access", NULL, 0) >= 0 ||
-           (errno != ENODATA && errno != EOPNOTSUPP);
-}
-
 /* Nobody else can replace `part`: a folder above a module's folder, or a symbolic link on the way to it. In a folder with
  * the sticky bit, others can rename only their own entries. */
 static bool stays_there(const char *part, const struct stat *st)
 {
     bool owned = owner_is_good(st) || is_unmapped(st->st_uid);
 
-    if (!owned || S_ISLNK(st->st_mode) || (st->st_mode & S_ISVTX) != 0 || writers_are_good(st))
+    if (!owned || S_ISLNK(st->st_mode) || (st->st_mode & S_ISVTX) != 0 ||
+        writers_are_good(part, st))
         return owned;
     return (st->st_mode & S_IWOTH) == 0 && is_private_group(st->st_gid, st->st_uid) &&
            !has_acl(part);
@@ -268,7 +271,7 @@ mortise_status path_check_writers(const char *path, char real[PATH_MAX], mortise
                       "%s: modules are not loaded from what belongs to user %u: it must "
                       "belong to root or to the running user (chown)",
                       path, (unsigned)st.st_uid);
-    if (!writers_are_good(&st))
+    if (!writers_are_good(real, &st))
         return failed(
             error, MORTISE_CONFIG,
             "%s: modules are not loaded from a file or directory that others can write: its mode "

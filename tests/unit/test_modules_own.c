@@ -1,5 +1,6 @@
 /* test_modules_own.c - users who could replace the library may have modules too (R11): who these are, of copies of libmortise.so
  * that are loaded beside this program. */
+#include "acl.h"
 #include "config_test.h"
 
 #include <dlfcn.h>
@@ -104,9 +105,39 @@ static void test_replaced(void)
         other.modules, other.folder);
 }
 
+static void refuses_mode(struct copy *copy, unsigned mode)
+{
+    refuses(
+        copy,
+        "%s: modules are not loaded from a file or directory that others can write: its mode is "
+        "%04o (chmod go-w)",
+        copy->modules, mode);
+}
+
+/* What the library's group may write is good, but with an ACL the bits of the group say nothing about the group. */
+static void test_group(void)
+{
+    struct copy shared, listed;
+    copy_make(&shared, "shared");
+    CU_ASSERT_EQUAL(chmod(shared.folder, 0775), 0);
+    copy_load(&shared);
+    CU_ASSERT_EQUAL(chmod(shared.modules, 0775), 0);
+    accepts(&shared);
+    if (!acl_let_in(shared.modules, 4711))
+        return;
+    refuses_mode(&shared, 0770);
+    copy_make(&listed, "listed");
+    CU_ASSERT_TRUE(acl_let_in(listed.folder, 4711));
+    copy_load(&listed);
+    accepts(&listed);
+    CU_ASSERT_EQUAL(chmod(listed.modules, 0775), 0);
+    refuses_mode(&listed, 0775);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"a library that was replaced", test_replaced},
+                           {"a library of a group", test_group},
                            CU_TEST_INFO_NULL};
     return run_tests("modules_own", tests);
 }
