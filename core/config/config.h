@@ -65,6 +65,11 @@ bool config_is_url(const struct config *config);
 mortise_status config_values(struct config *config, const char *section,
                              const mortise_option *schema, size_t count, mortise_value **values,
                              mortise_error *error);
+/* The same, for a module that is called by another name than its own (`alias`, up to a ':'; NULL: it is not): a row that takes
+ * the scheme of a URL has that name, if it may, as if the section gave it. (For the driver of a URL, its scheme says so already.) */
+mortise_status config_values_as(struct config *config, const char *section, const char *alias,
+                                const mortise_option *schema, size_t count, mortise_value **values,
+                                mortise_error *error);
 void config_values_free(mortise_value *values, size_t count);
 mortise_status config_check_url(const struct config *config, mortise_error *error);
 /* A module did not open because of its section, and *error says why: puts "source:line: [section] " before that message. The

@@ -84,6 +84,7 @@ struct row *config_find_row(const struct config *config, const char *section, co
 struct filling {
     struct config *config;
     const char *section;
+    const char *alias; /* of config_values_as() */
     const mortise_option *schema;
     size_t count;
     mortise_value *values;

@@ -303,12 +303,32 @@ static mortise_status fill_default(struct filling *f, size_t index)
     return set_value(f, index, &given);
 }
 
+/* A name that says nothing of this module's settings is none of a URL either. */
+static mortise_status give_alias(struct filling *f)
+{
+    char expected[RANGE_SIZE + 64], *name = strndup(f->alias, strcspn(f->alias, ":"));
+    const struct given given = {.key = core_options[CORE_DRIVER].key, .text = name};
+    mortise_status status = name == NULL ? config_no_memory(f->error) : MORTISE_OK;
+    mortise_value value;
+
+    for (size_t i = 0; i < f->count && status == MORTISE_OK; i++)
+        if ((f->schema[i].flags & MORTISE_OPTION_URL_SCHEME) != 0 &&
+            parse_value(&f->schema[i], name, &value, expected, sizeof(expected)))
+            status = config_give(f, i, &given);
+    free(name);
+    return status;
+}
+
 static mortise_status fill(struct filling *f)
 {
-    mortise_status status = f->config->origin == FROM_FILE  ? fill_from_file(f)
-                            : f->config->origin == FROM_URL ? config_fill_from_url(f)
-                                                            : MORTISE_OK;
+    bool is_url = f->config->origin == FROM_URL;
+    mortise_status status = f->config->origin == FROM_FILE ? fill_from_file(f)
+                            : is_url                       ? config_fill_from_url(f)
+                                                           : MORTISE_OK;
 
+    if (status == MORTISE_OK && f->alias != NULL &&
+        !(is_url && strcmp(f->section, f->config->driver) == 0))
+        status = give_alias(f);
     for (size_t i = 0; i < f->count && status == MORTISE_OK; i++)
         status = fill_default(f, i);
     return status;
@@ -318,8 +338,16 @@ mortise_status config_values(struct config *config, const char *section,
                              const mortise_option *schema, size_t count, mortise_value **values,
                              mortise_error *error)
 {
+    return config_values_as(config, section, NULL, schema, count, values, error);
+}
+
+mortise_status config_values_as(struct config *config, const char *section, const char *alias,
+                                const mortise_option *schema, size_t count, mortise_value **values,
+                                mortise_error *error)
+{
     struct filling f = {.config = config,
                         .section = section,
+                        .alias = alias,
                         .schema = schema,
                         .count = count,
                         .values = calloc(count + 1, sizeof(mortise_value)),

@@ -19,17 +19,6 @@
 #define CORE_NAME "mortise" /* the core's own section: no module has this name */
 #define DEPTH_MAX 8         /* modules one above the other */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KEEP_MAPPED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KEEP_MAPPED true
-#endif
-#endif
-#ifndef KEEP_MAPPED
-#define KEEP_MAPPED false
-#endif
-
 static mortise_status out_of_memory(mortise_error *error)
 {
     return failed(error, MORTISE_NOMEM, "out of memory while a module was opened");
@@ -197,9 +186,11 @@ static mortise_status read_values(const struct opening *o, struct instance *inst
     const mortise_module *module = &instance->module;
     /* A URL's parts are found under its scheme, whatever the module calls itself. */
     const char *section = config_is_url(o->loader->config) ? o->asked : instance->section;
+    size_t length = strlen(module->name);
+    bool is_own = strcspn(o->asked, ":") == length && strncmp(o->asked, module->name, length) == 0;
 
-    return config_values(o->loader->config, section, module->options, module->option_count,
-                         &instance->values, o->error);
+    return config_values_as(o->loader->config, section, is_own ? NULL : o->asked, module->options,
+                            module->option_count, &instance->values, o->error);
 }
 
 /* Passes on the module's own error about why it did not open, and fills in what is missing in it. */

@@ -12,6 +12,18 @@
 #define MODULE_SUFFIX ".so"
 #define MODULE_NAME_MAX 31 /* so that it fits into mortise_error.driver */
 
+/* Under sanitizers a module's library stays mapped, so that reports have names. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KEEP_MAPPED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KEEP_MAPPED true
+#endif
+#endif
+#ifndef KEEP_MAPPED
+#define KEEP_MAPPED false
+#endif
+
 /* ---- module_path.c ----------------------------------------------------------------------------- */
 
 /* The folders of the module path, in order, including those that do not exist. */

@@ -19,6 +19,7 @@ enum option {
     OPTION_USERNAME,
     OPTION_PASSWORD,
     OPTION_DATABASE,
+    OPTION_SCHEME,
     OPTION_TLS,
     OPTION_TLS_CA,
     OPTION_TLS_CERT,
@@ -37,9 +38,10 @@ enum option {
     OPTION_COUNT
 };
 
-/* The choices of `cluster` and of `tls`. */
+/* The choices of `cluster`, `scheme` and `tls`. */
 enum { CLUSTER_NO, CLUSTER_YES, CLUSTER_AUTO };
-enum { TLS_NO, TLS_YES, TLS_NOTHING, TLS_REDIS, TLS_REDISS, TLS_REDIS_CLUSTER, TLS_REDISS_CLUSTER };
+enum { SCHEME_REDIS, SCHEME_REDISS, SCHEME_REDIS_CLUSTER, SCHEME_REDISS_CLUSTER };
+enum { TLS_NO }; /* each other one asks for it */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SERVERS] = {.key = "servers",
@@ -75,11 +77,18 @@ static const mortise_option options[OPTION_COUNT] = {
                          .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
                          .help = "the user's password"},
     SETTINGS_DATABASE_ROW,
+    [OPTION_SCHEME] = {.key = "scheme",
+                       .type = MORTISE_OPTION_CHOICE,
+                       .flags = MORTISE_OPTION_URL_SCHEME,
+                       .default_text = "redis",
+                       .choices = "redis|rediss|redis+cluster|rediss+cluster",
+                       .help = "the scheme of a URL, or the name that a file calls the driver by: "
+                               "rediss means tls = yes, redis+cluster cluster = yes, "
+                               "rediss+cluster both"},
     [OPTION_TLS] = {.key = "tls",
                     .type = MORTISE_OPTION_CHOICE,
-                    .flags = MORTISE_OPTION_URL_SCHEME,
                     .default_text = "no",
-                    .choices = "no|yes||redis|rediss|redis+cluster|rediss+cluster",
+                    .choices = "no|yes||rediss",
                     .help = "yes (or the scheme rediss): encrypt, and check the server's "
                             "certificate; needs a build with TLS"},
     SETTINGS_TLS_FILE_ROWS,
@@ -234,9 +243,9 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
 
 static bool is_cluster(const mortise_value *values)
 {
-    int64_t choice = values[OPTION_CLUSTER].number, tls = values[OPTION_TLS].number;
-    bool scheme = tls == TLS_REDIS_CLUSTER || tls == TLS_REDISS_CLUSTER;
-    return choice == CLUSTER_YES || (scheme && choice == CLUSTER_AUTO);
+    int64_t choice = values[OPTION_CLUSTER].number, scheme = values[OPTION_SCHEME].number;
+    bool named = scheme == SCHEME_REDIS_CLUSTER || scheme == SCHEME_REDISS_CLUSTER;
+    return choice == CLUSTER_YES || (named && choice == CLUSTER_AUTO);
 }
 
 /* Sentinels know no clusters. */
@@ -257,6 +266,26 @@ static mortise_status read_cluster(const struct driver *driver, mortise_error *e
                : settings_explain(error, MORTISE_CONFIG, "[%s] %s", driver->section, problem);
 }
 
+/* Neither the one nor the other may be overlooked: the password would be readable on the way. */
+static mortise_status read_tls(struct driver *driver, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    struct link_settings *settings = &driver->settings;
+    int64_t scheme = values[OPTION_SCHEME].number;
+    bool named = scheme == SCHEME_REDISS || scheme == SCHEME_REDISS_CLUSTER;
+    settings->tls = named || values[OPTION_TLS].number != TLS_NO;
+    settings->tls_ca = values[OPTION_TLS_CA].text;
+    settings->tls_cert = values[OPTION_TLS_CERT].text;
+    settings->tls_key = values[OPTION_TLS_KEY].text;
+    if (!named || !values[OPTION_TLS].given || values[OPTION_TLS].number != TLS_NO)
+        return MORTISE_OK;
+    return settings_explain(
+        error, MORTISE_CONFIG,
+        "[%s] tls = no contradicts the name %s, which means TLS: leave it out, or "
+        "call the driver redis",
+        driver->section, values[OPTION_SCHEME].text);
+}
+
 static mortise_status read_settings(struct driver *driver, const char *note, mortise_error *error)
 {
     const mortise_value *values = driver->values;
@@ -266,17 +295,13 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     settings->database = values[OPTION_DATABASE].number;
     settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
     settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
-    settings->tls = values[OPTION_TLS].number == TLS_YES ||
-                    values[OPTION_TLS].number == TLS_REDISS ||
-                    values[OPTION_TLS].number == TLS_REDISS_CLUSTER;
-    settings->tls_ca = values[OPTION_TLS_CA].text;
-    settings->tls_cert = values[OPTION_TLS_CERT].text;
-    settings->tls_key = values[OPTION_TLS_KEY].text;
     settings->primary = true;
     settings->role_optional =
         !values[OPTION_SENTINEL].given && strchr(values[OPTION_SERVERS].text, ',') == NULL;
     settings_name_client(settings, note);
-    mortise_status status = settings_check(settings, driver->section, error);
+    mortise_status status = read_tls(driver, error);
+    if (status == MORTISE_OK)
+        status = settings_check(settings, driver->section, error);
     if (status == MORTISE_OK)
         status = values[OPTION_SENTINEL].given ? read_sentinels(driver, error)
                                                : read_servers(driver, error);

@@ -295,7 +295,8 @@ enum {
     MORTISE_OPTION_SECRET = 1u << 0,   /* never shown; KEY_file (a path) is accepted too */
     MORTISE_OPTION_REQUIRED = 1u << 1, /* no default: a missing value is an error */
     /* The part of a URL that sets the option: scheme://user:password@authority/path?key=value */
-    MORTISE_OPTION_URL_SCHEME = 1u << 8,
+    MORTISE_OPTION_URL_SCHEME = 1u << 8, /* a file sets it by another name of the module than its own ("driver =
+                                          * rediss"), if the option can have that value */
     MORTISE_OPTION_URL_USER = 1u << 9,
     MORTISE_OPTION_URL_PASSWORD = 1u << 10,
     MORTISE_OPTION_URL_AUTHORITY = 1u << 11, /* "a:1,b:2", without user and password */

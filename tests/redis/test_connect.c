@@ -154,15 +154,14 @@ static void test_section_name(void)
 }
 
 /* Where the build has TLS, a server without it is refused, and not spoken to in plain text. */
-static void test_tls(void)
+static void expect_tls(const char *where)
 {
     mortise_client *client = NULL;
     mortise_lease *lease = NULL;
-    char url[100];
+    snprintf(doing, sizeof doing, "%.100s", where);
     CHECK(server_is_clean(&server)); /* nobody else asks anything */
     int64_t before = info_number(&server, "stats", "total_commands_processed");
-    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?unreachable_timeout=200ms", server.port);
-    mortise_status status = mortise_open(url, &client, &detail);
+    mortise_status status = mortise_open(where, &client, &detail);
     if (status == MORTISE_OK) {
         CHECK(mortise_acquire(client, "tls", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail) !=
               MORTISE_OK);
@@ -173,6 +172,59 @@ static void test_tls(void)
         SAYS("hiredis 1.0");
     }
     CHECK(info_number(&server, "stats", "total_commands_processed") == before + 1);
+}
+
+static void test_tls(void)
+{
+    char url[100];
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?unreachable_timeout=200ms", server.port);
+    expect_tls(url);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?tls=yes&unreachable_timeout=200ms",
+             server.port);
+    expect_tls(url);
+    EXPECT(CONFIG, mortise_open("rediss://127.0.0.1?tls=no", &(mortise_client *){NULL}, &detail));
+    SAYS("tls = no contradicts the name rediss");
+}
+
+/* A file that calls the driver `name`, and has its settings in `section`. */
+static const char *file_with(const char *name, const char *section, const char *settings)
+{
+    static char path[300];
+    char text[1200];
+    snprintf(doing, sizeof doing, "%s, [%s] %s", name, section, settings);
+    snprintf(path, sizeof path, "%s/named.conf", server.folder);
+    snprintf(text, sizeof text,
+             "[mortise]\ndriver = %s\nunreachable_timeout = 200ms\n[%s]\nservers = "
+             "127.0.0.1:%d\n%s\n",
+             name, section, server.port, settings);
+    CHECK(test_file_write(path, text));
+    return path;
+}
+
+/* What a scheme says in a URL, it says as the name of the driver in a file. */
+static void test_names(void)
+{
+    char other[300];
+    mortise_client *client = NULL;
+    expect_tls(file_with("rediss", "redis", ""));
+    expect_tls(file_with("rediss", "redis", "tls = yes"));
+    expect_tls(file_with("rediss", "rediss", ""));
+    expect_tls(file_with("rediss:x", "rediss:x", ""));
+    expect_tls(file_with("rediss+cluster", "redis", ""));
+    expect_tls(file_with("redis+cluster", "redis", "tls = yes"));
+    expect_tls(file_with("redis", "redis", "scheme = rediss"));
+    snprintf(other, sizeof other, "%s#rediss", file_with("redis", "redis", ""));
+    expect_tls(other);
+    EXPECT(CONFIG, mortise_open(file_with("rediss", "redis", "tls = no"), &client, &detail));
+    SAYS("[redis] tls = no contradicts the name rediss");
+    EXPECT(CONFIG, mortise_open(file_with("rediss", "redis", "scheme = redis"), &client, &detail));
+    SAYS("[redis] driver: scheme is given already, in line 6");
+    EXPECT(CONFIG,
+           mortise_open(file_with("redis+cluster", "redis", "database = 1"), &client, &detail));
+    SAYS("a cluster has no database but 0");
+    EXPECT(OK, mortise_open(file_with("redis", "redis", "tls = no"), &client, &detail));
+    give(take(client, "plain"));
+    close_client(client);
 }
 
 static void test_foreign_socket(void)
@@ -200,6 +252,7 @@ static const CU_TestInfo tests[] = {
     {"settings that are wrong", test_wrong_settings},
     {"the name of the section", test_section_name},
     {"rediss:// is TLS or nothing", test_tls},
+    {"the driver's other names in a file", test_names},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

@@ -52,6 +52,46 @@ static void test_lines(void)
     VALUES("[x]\na = ;1\n", "", NULL);
 }
 
+/* What a file says by another name of the module than its own. */
+static void test_other_name(void)
+{
+    static const mortise_option rows[] = {
+        {.key = "scheme",
+         .type = MORTISE_OPTION_CHOICE,
+         .flags = MORTISE_OPTION_URL_SCHEME,
+         .default_text = "one",
+         .choices = "one|two"},
+    };
+    static const struct {
+        const char *alias, *text, *error;
+        int64_t number;
+    } cases[] = {
+        {NULL, "", NULL, 0},
+        {"two", "", NULL, 1},
+        {"two:x", "", NULL, 1},
+        {"other", "", NULL, 0}, /* it says nothing of this */
+        {"other", "scheme = two\n", NULL, 1},
+        {"two", "scheme = two\n", "mortise.conf: [x] driver: scheme is given already, in line 2",
+         0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[64];
+        mortise_value *values = NULL;
+        mortise_error error = {.message = ""};
+        snprintf(text, sizeof(text), "[x]\n%s", cases[i].text);
+        put(FILE_NAME, text);
+        struct config *config = load_good(FILE_NAME);
+        mortise_status status =
+            config_values_as(config, "x", cases[i].alias, rows, 1, &values, &error);
+        EXPECT_ERROR(error, cases[i].error == NULL ? "" : cases[i].error);
+        CU_ASSERT_EQUAL(status, cases[i].error == NULL ? MORTISE_OK : MORTISE_CONFIG);
+        if (status == MORTISE_OK)
+            CU_ASSERT_EQUAL(values[0].number, cases[i].number);
+        config_values_free(values, 1);
+        config_free(config);
+    }
+}
+
 static void test_continued(void)
 {
     VALUES("[x]\na = 1,\n  2,\n\t3\nb = 2\n", "1, 2, 3", "2");
@@ -177,6 +217,7 @@ int main(void)
                            {"long lines", test_long_lines},
                            {"sections", test_sections},
                            {"many rows", test_many_rows},
+                           {"another name of the module", test_other_name},
                            CU_TEST_INFO_NULL};
     return run_tests("config_lines", tests);
 }
