@@ -307,7 +307,11 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
                                                : read_servers(driver, error);
     if (status == MORTISE_OK)
         status = read_cluster(driver, error);
-    return status == MORTISE_OK ? read_mode(driver, error) : status;
+    if (status == MORTISE_OK)
+        status = read_mode(driver, error);
+    if (status == MORTISE_OK)
+        settings_warn(settings, driver->host);
+    return status;
 }
 
 /* ---- the slots ------------------------------------------------------------------------------------------- */

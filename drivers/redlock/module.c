@@ -139,6 +139,8 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         settings_name_client(settings, note);
         status = settings_check(settings, driver->section, error);
     }
+    if (status == MORTISE_OK)
+        settings_warn(&driver->nodes[0].settings, driver->host);
     return status;
 }
 

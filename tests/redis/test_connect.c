@@ -227,6 +227,35 @@ static void test_names(void)
     close_client(client);
 }
 
+static void note_warning(int level, const char *line, void *count)
+{
+    *(int *)count += level == 4 && strstr(line, "connections are not encrypted: tls_ca") != NULL;
+}
+
+static int warnings_of(const char *path)
+{
+    mortise_client *client = NULL;
+    int count = 0;
+    mortise_on_log(note_warning, &count);
+    if (EXPECT(OK, mortise_open(path, &client, &detail)))
+        close_client(client);
+    mortise_on_log(NULL, NULL);
+    return count;
+}
+
+/* Files for TLS, and no TLS: who wrote that may believe that it is on. */
+static void test_tls_off(void)
+{
+    char path[300];
+    CHECK(warnings_of(file_with("redis", "redis", "")) == 0);
+    CHECK(warnings_of(file_with("redis", "redis", "tls_ca = /a")) == 1);
+    CHECK(warnings_of(file_with("redis", "redis", "tls_cert = /a\ntls_key = /b")) == 1);
+    snprintf(path, sizeof path, "%s/three.conf", server.folder);
+    CHECK(test_file_write(path, "[mortise]\ndriver = redlock\n[redlock]\nnodes = a, b, c\n"
+                                "tls_ca = /a\n"));
+    CHECK(warnings_of(path) == 1);
+}
+
 static void test_foreign_socket(void)
 {
     for (int full = 0; full < 2; full++) {
@@ -253,6 +282,7 @@ static const CU_TestInfo tests[] = {
     {"the name of the section", test_section_name},
     {"rediss:// is TLS or nothing", test_tls},
     {"the driver's other names in a file", test_names},
+    {"files of TLS, and no TLS", test_tls_off},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

@@ -43,3 +43,11 @@ mortise_status settings_check(const struct link_settings *settings, const char *
                ? MORTISE_OK
                : settings_explain(error, MORTISE_CONFIG, "[%s] tls: %s", section, problem);
 }
+
+void settings_warn(const struct link_settings *settings, mortise_host *host)
+{
+    if (!settings->tls && (settings->tls_ca != NULL || settings->tls_cert != NULL))
+        host->log(host, 4,
+                  "connections are not encrypted: tls_ca, tls_cert and tls_key do nothing without "
+                  "tls = yes");
+}

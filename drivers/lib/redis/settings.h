@@ -43,5 +43,7 @@ void settings_name_client(struct link_settings *settings, const char *note);
 /* Checks that user, password and TLS of this section fit together, and that this build has TLS if it is asked for. */
 mortise_status settings_check(const struct link_settings *settings, const char *section,
                               mortise_error *error);
+/* Logs what of them has no effect: who wrote it may believe that nobody can read along. */
+void settings_warn(const struct link_settings *settings, mortise_host *host);
 
 #endif
