@@ -256,6 +256,31 @@ static void test_tls_off(void)
     CHECK(warnings_of(path) == 1);
 }
 
+/* Nobody is asked for the pass phrase of a key, neither on the terminal nor by the standard input, which OpenSSL reads if there is
+ * no terminal. */
+static void test_tls_password(void)
+{
+    char command[900], settings[700], rest[16] = "";
+    int pipes[2], input = dup(STDIN_FILENO);
+    snprintf(command, sizeof command,
+             "openssl req -x509 -newkey rsa:2048 -passout pass:secret -subj /CN=client -keyout "
+             "'%s/locked.key' -out '%s/client.pem' 2>/dev/null",
+             server.folder, server.folder);
+    CU_ASSERT_EQUAL_FATAL(system(command), 0);
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    CHECK(write(pipes[1], "secret\n", 7) == 7);
+    close(pipes[1]);
+    dup2(pipes[0], STDIN_FILENO);
+    close(pipes[0]);
+    snprintf(settings, sizeof settings,
+             "tls_ca = %s/client.pem\ntls_cert = %s/client.pem\ntls_key = %s/locked.key",
+             server.folder, server.folder, server.folder);
+    expect_tls(file_with("rediss", "redis", settings));
+    CHECK(read(STDIN_FILENO, rest, sizeof rest - 1) == 7 && strcmp(rest, "secret\n") == 0);
+    dup2(input, STDIN_FILENO);
+    close(input);
+}
+
 static void test_foreign_socket(void)
 {
     for (int full = 0; full < 2; full++) {
@@ -283,6 +308,7 @@ static const CU_TestInfo tests[] = {
     {"rediss:// is TLS or nothing", test_tls},
     {"the driver's other names in a file", test_names},
     {"files of TLS, and no TLS", test_tls_off},
+    {"a key with a pass phrase", test_tls_password},
     {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

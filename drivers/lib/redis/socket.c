@@ -103,12 +103,20 @@ static bool set_name(SSL *ssl, const char *host)
     return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
 }
 
+/* Of an encrypted key: without this OpenSSL asks on the terminal, or reads the program's input, and the pump waits. */
+static int no_password(char *to, int size, int writes, void *argument)
+{
+    (void)to, (void)size, (void)writes, (void)argument;
+    return 0;
+}
+
 /* Reads the files, in the pump; after a failed attempt they are read again. */
 static SSL_CTX *new_context(const struct link_settings *settings)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (context == NULL)
         return NULL;
+    SSL_CTX_set_default_passwd_cb(context, no_password);
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     if (load(context, settings))
