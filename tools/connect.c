@@ -31,7 +31,8 @@ mortise_client *open_client(int *code)
     return opened(status, client, &error, code);
 }
 
-/* A URL with an authority or a query may have a password there. So may a mistyped URL ("redis//user:password@host"). */
+/* A URL with an authority or a query may have a password there. So may a mistyped URL ("redis//user:password@host"), and a
+ * connection string that only libpq understands ("host=db password=…"). */
 void config_unopened(const char **driver, const char **where)
 {
     static char scheme[64];
@@ -42,7 +43,9 @@ void config_unopened(const char **driver, const char **where)
     const bool is_url = length > 0 && named[length] == ':';
     snprintf(scheme, sizeof scheme, "%.*s", is_url ? (int)length : 0, named);
     *driver = scheme;
-    *where = strpbrk(named, "@?") != NULL || strstr(named, "//") != NULL ? scheme : named;
+    const bool is_shown = strpbrk(named, "@?") == NULL && strstr(named, "//") == NULL &&
+                          named[strcspn(named, "/=")] != '=';
+    *where = is_shown ? named : scheme;
 }
 
 mortise_client *open_witnessed_client(int socket, int *code)

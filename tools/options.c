@@ -55,15 +55,16 @@ static int wrong_option(int option, char **argv, const char *command)
 }
 
 /* Every user of the host can read the arguments of a process (ps, /proc/PID/cmdline), and a URL may contain a
- * password: keep only its scheme there. */
+ * password: keep only its scheme there. A connection string of libpq, which was given by mistake, ends after its first key. */
 static void blank_secrets(char *where)
 {
-    char *colon = strchr(where, ':');
+    char *colon = strchr(where, ':'), *equals = where + strcspn(where, "/=");
+    bool is_url = colon != NULL && colon != where && strcspn(where, "/") > (size_t)(colon - where);
 
-    if (colon == NULL || colon == where || strcspn(where, "/") < (size_t)(colon - where))
-        return; /* a file */
-    if (strpbrk(colon, "@?") != NULL)
+    if (is_url && strpbrk(colon, "@?") != NULL)
         memset(colon + 1, '*', strlen(colon + 1));
+    if (*equals == '=')
+        memset(equals + 1, '*', strlen(equals + 1));
 }
 
 bool option_common(int option, char **argv, const char *help, int *code)

@@ -90,9 +90,7 @@ static mortise_status finish_file(struct config *config, mortise_error *error)
     return status;
 }
 
-/* A mistyped URL ("redis//user:password@host") is taken for the path of a file that does not exist. So anything that looks
- * like a password, or like a query that may have one, is not shown. */
-static void mask_secrets(char *path)
+static void mask_url(char *path)
 {
     char *query = strchr(path, '?'), *at = strrchr(path, '@'), *slashes = strstr(path, "//");
     char *colon = at == NULL ? NULL : strchr(slashes != NULL && slashes < at ? slashes : path, ':');
@@ -104,6 +102,16 @@ static void mask_secrets(char *path)
     if (colon == NULL || at == NULL || colon > at)
         return;
     memmove(colon + 1, at, strlen(at) + 1);
+}
+
+/* A mistyped URL ("redis//user:password@host"), or a connection string, is taken for the path of a file that does not exist. So
+ * anything that looks like a password, or that may have one in it, is not shown. */
+static void mask_secrets(char *path)
+{
+    mask_url(path);
+    size_t shown = url_shown_length(path);
+    if (path[shown] != '\0')
+        snprintf(path + shown, strlen(path + shown) + 1, "%s", "..."); /* cut to what was there */
 }
 
 /* whence: what named the file, for messages. NULL: nothing did, so it is no error if there is none (source stays NULL). */
@@ -360,14 +368,14 @@ bool config_has_section(const struct config *config, const char *section)
     return config_find_section(config, section) != NULL;
 }
 
-/* A user may have written a URL with a password where a section name belongs, also by a variable: then only its scheme is
- * shown. */
+/* A user may have written a URL with a password, or a connection string, where a section name belongs, also by a variable: then
+ * only its beginning is shown. */
 mortise_status config_no_section(const struct config *config, const char *section,
                                  mortise_error *error)
 {
-    int shown = (int)strcspn(section, ":/?@");
+    int shown = (int)strcspn(section, ":/?@=");
 
-    if (strpbrk(section, "/?@") == NULL)
+    if (strpbrk(section, "/?@=") == NULL)
         return config_failed(config, 0, NULL, error, "there is no section [%s]", section);
     return config_failed(config, 0, NULL, error,
                          "there is no section [%.*s:...]; if that is a URL, give it to "

@@ -378,6 +378,23 @@ static void write_items(FILE *out, const struct url *url, bool (*shown)(const ch
     }
 }
 
+size_t url_shown_length(const char *text)
+{
+    size_t length = strcspn(text, "/=");
+
+    return text[length] == '=' ? length + 1 : strlen(text);
+}
+
+/* Whether it was all. */
+static bool write_shown(FILE *out, const char *text)
+{
+    size_t length = text == NULL ? 0 : url_shown_length(text);
+    bool all = text == NULL || text[length] == '\0';
+
+    fprintf(out, "%.*s%s", (int)length, text == NULL ? "" : text, all ? "" : "...");
+    return all;
+}
+
 char *url_without_secrets(const struct url *url, bool (*shown)(const char *key))
 {
     char *text = NULL;
@@ -388,8 +405,9 @@ char *url_without_secrets(const struct url *url, bool (*shown)(const char *key))
         return NULL;
     fprintf(out, "%s:", url->scheme);
     if (strncmp(url->raw_base + strlen(url->scheme) + 1, "//", 2) == 0)
-        fprintf(out, "//%s", url->authority == NULL ? "" : url->authority);
-    fprintf(out, "%s", url->raw_path == NULL ? "" : url->raw_path);
+        fprintf(out, "//");
+    if (write_shown(out, url->authority))
+        write_shown(out, url->raw_path);
     write_items(out, url, shown);
     bool bad = ferror(out) != 0;
     if (fclose(out) == 0 && !bad)

@@ -35,6 +35,9 @@ bool url_is(const char *where);
 mortise_status url_parse(const char *text, struct url *url, mortise_error *error);
 void url_free(struct url *url);
 
+/* How much may be shown of what should be a path, a host or a name: a connection string of libpq ("host=db password=…") has a '='
+ * before any '/', and its rest is not shown. All of any other text. */
+size_t url_shown_length(const char *text);
 /* The URL with scheme, authority, path and those query keys that `shown` accepts. For free(). */
 char *url_without_secrets(const struct url *url, bool (*shown)(const char *key));
 /* The URL as it was written, less the query keys that are known. For free(). */

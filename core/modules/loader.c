@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "config/schema.h"
+#include "config/url.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -84,13 +85,15 @@ static mortise_status library_load(const struct config *config, const char *sect
                                    const char *name, struct library *library, mortise_error *error)
 {
     struct folders folders;
+    size_t shown = url_shown_length(name);
     char quoted[QUOTED_SIZE], *path = NULL;
 
     if (!module_name_sound(name, strlen(name)) || strcmp(name, CORE_NAME) == 0)
-        return failed(error, MORTISE_CONFIG,
-                      "%s: bad module name %s: expected 1 to %d letters, digits, '_', '-' and '+'",
-                      config_source(config), quote_name(name, strlen(name), quoted, sizeof(quoted)),
-                      MODULE_NAME_MAX);
+        return failed(
+            error, MORTISE_CONFIG,
+            "%s: bad module name %s%s: expected 1 to %d letters, digits, '_', '-' and '+'",
+            config_source(config), quote_name(name, shown, quoted, sizeof(quoted)),
+            name[shown] == '\0' ? "" : "...", MODULE_NAME_MAX);
     mortise_status status = folders_make(config, &folders, error);
     if (status != MORTISE_OK)
         return status;

@@ -90,6 +90,11 @@ url="sqlite:$DIR/locks.db?ttl=20s"
 "$BIN" -C "$url" run "${N}p" -- sh -c 'tr "\\0" " " <"/proc/$(ps -o ppid= $PPID | tr -d " ")/cmdline"' >"$DIR/words" 2>&1
 no "the URL of -C does not stay in the wrapper's words" grep -q ttl=20s "$DIR/words"
 has_line "the rest does" "$DIR/words" "-C sqlite:[*]+ run ${N}p -- sh"
+wrong="host=db password=SECRET" # a file of that name, so that it goes on
+printf '[mortise]\ndriver = sqlite\n[sqlite]\npath = %s\n' "$DIR/locks.db" >"$DIR/$wrong"
+(cd "$DIR" && "$BIN" -C "$wrong" run "${N}p" -- \
+    sh -c 'tr "\\0" " " <"/proc/$(ps -o ppid= $PPID | tr -d " ")/cmdline"' >words 2>&1)
+has_line "nor does the rest of a connection string that was given by mistake" "$DIR/words" '-C host=[*]+ run'
 same "the command finds MORTISE_CONFIG" "$MORTISE_CONFIG" "$("$BIN" run "${N}p" -- sh -c 'echo "$MORTISE_CONFIG"')"
 same "not with --hide-config" none "$("$BIN" run --hide-config "${N}p" -- sh -c 'echo "${MORTISE_CONFIG-none}"')"
 

@@ -54,6 +54,10 @@ static void test_source(void)
     expect_source("SQLite:rel.db", "sqlite:rel.db", "sqlite");
     put("a:b", "[mortise]\ndriver = x\n");
     expect_source("./a:b", "./a:b", "x");
+    expect_source("postgres:host=db password=SECRET", "postgres:host=...", "postgres");
+    expect_source("postgres://host=db password=SECRET/locks?ttl=1s", "postgres://host=...?ttl=1s",
+                  "postgres");
+    expect_source("sqlite:/a=b", "sqlite:/a=b", "sqlite");
     expect_source("/dev/null", "/dev/null", MORTISE_DEFAULT_DRIVER);
     LOAD_BAD("", "the path of the config file is empty");
 }
@@ -125,6 +129,12 @@ static void test_mistyped_url(void)
              "redis//h:...: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("redis//h?password=SECRET@x",
              "redis//h?...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("host=db user=app password=SECRET dbname=locks",
+             "host=...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("password=SE:CR@ET/x",
+             "password=...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("./key=value",
+             "./key=value: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("./no:such",
              "./no:such: cannot be read: No such file or directory; is the path right?");
 }

@@ -84,6 +84,11 @@ static void test_url_as_section(void)
     }
     unsetenv("SINK_URL");
     put_config("");
+    open_bad(
+        FILE_NAME, "host=db password=SECRET", 0, MORTISE_CONFIG,
+        "mortise.conf: bad module name \"host=\"...: expected 1 to 31 letters, digits, '_', '-' "
+        "and '+'");
+    open_bad(FILE_NAME, "sink:host=db password=SECRET", 0, MORTISE_CONFIG, wanted);
     open_bad(FILE_NAME, "//u:SECRET@h", 0, MORTISE_CONFIG,
              "mortise.conf: there is no section [:...]; if that is a URL, give it to "
              "mortise_open(), or its parts in a section of their own");
