@@ -251,33 +251,42 @@ static int read_presence(struct migrate_file *file)
     return no_section(file, "the presence of the section is not a duration such as 30s");
 }
 
-/* Finds the path that the library reads, with links followed. Opened without `require`: the phase in the file need not meet it
+/* The section of FILE#SECTION, where FILE is what the library has read of that. */
+static void take_section(struct migrate_file *file, const char *path)
+{
+    const char *where = config_where != NULL ? config_where : secure_getenv("MORTISE_CONFIG");
+    const size_t length = strlen(path);
+
+    if (where != NULL && strncmp(where, path, length) == 0 && where[length] == '#')
+        snprintf(file->section, sizeof file->section, "%s", where + length + 1);
+}
+
+/* Finds the path that the library reads, with links followed, and the section if that is named with it. What is no file may have
+ * a password, so the library says how it is called. Opened without `require`: the phase in the file need not meet it
  * (migrate_sides.c). */
 static int find_path(struct migrate_file *file)
 {
-    mortise_client *client = NULL;
+    mortise_client *client;
     mortise_error error;
-    const char *path = config_where;
-    int code = EXIT_DONE;
+    char shown[QUOTED_SIZE];
 
-    if (path == NULL) {
-        const mortise_status status = mortise_open_for_dead(NULL, &client, &error);
-        if (status != MORTISE_OK) {
-            say_error(&error);
-            return exit_code_of(status);
-        }
-        path = mortise_config_source(client);
+    file->path = config_where == NULL ? NULL : realpath(config_where, NULL);
+    if (file->path != NULL)
+        return EXIT_DONE;
+    const mortise_status status = mortise_open_for_dead(config_where, &client, &error);
+    if (status != MORTISE_OK) {
+        say_error(&error);
+        return exit_code_of(status);
     }
+    const char *path = mortise_config_source(client);
     file->path = realpath(path, NULL);
-    if (file->path == NULL) {
-        char shown[QUOTED_SIZE];
+    if (file->path == NULL)
         say("migrate needs a config file, but %s is not one: %s", quoted(path, shown, sizeof shown),
             strerror(errno));
-        code = EXIT_BAD_CONFIG;
-    }
-    if (client != NULL)
-        mortise_close(client, NULL);
-    return code;
+    else
+        take_section(file, path);
+    mortise_close(client, NULL);
+    return file->path != NULL ? EXIT_DONE : EXIT_BAD_CONFIG;
 }
 
 int migrate_file_read(struct migrate_file *file, const char *section)
@@ -287,9 +296,12 @@ int migrate_file_read(struct migrate_file *file, const char *section)
 
     if (code == EXIT_DONE && (file->text = read_all(file->path, &file->size)) == NULL)
         code = file_failed(file->path, "cannot be read");
-    if (code == EXIT_DONE && section != NULL)
+    if (code == EXIT_DONE && section != NULL && file->section[0] != '\0' &&
+        strcmp(file->section, section) != 0)
+        code = no_section(file, "--section is another section than that behind the '#'");
+    else if (code == EXIT_DONE && section != NULL)
         snprintf(file->section, sizeof file->section, "%s", section);
-    else if (code == EXIT_DONE)
+    else if (code == EXIT_DONE && file->section[0] == '\0')
         code = find_section(file);
     if (code == EXIT_DONE)
         code = read_text(file, "from", file->from, NULL);

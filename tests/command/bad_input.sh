@@ -110,6 +110,10 @@ refused 64 'plan does not wait' migrate plan -w 5s
 refused 64 'is not a time such as' migrate advance -w soon
 refused 64 '--section needs' migrate status --section ''
 refused 78 'migrate needs a config file' -C "sqlite:$DIR/locks.db" migrate status
+refused 78 'sqlite takes no password' -C "sqlite://:SECRET@h" migrate status
+no "the password is not shown" grep -q SECRET "$DIR/err"
+refused 78 '^mortise: host=\.\.\.: cannot be read' -C "host=h password=SECRET" migrate status
+no "nor that of a connection string" grep -q SECRET "$DIR/err"
 refused 78 'no section \[migrate\] with a phase' -C /dev/null migrate status
 
 what "a configuration that cannot be used"

@@ -318,6 +318,24 @@ migrates "a section that is named" 0 advance --section migrate:y
 has_line "its phase" "$CONF" '^phase=both ;$'
 has_line "not what looks like it" "$CONF" '^  phase=not this$'
 
+what "of two migrations, the one that is named with the file"
+printf '%s\n' '[mortise]' 'driver = migrate:x' '[sqlite:a]' "path = $DIR/a.db" "[sqlite:b]" "path = $DIR/b.db" \
+    '[migrate:x]' 'phase = old' 'from = sqlite:a' 'to = sqlite:b' \
+    '[migrate:y]' 'phase = both' 'from = sqlite:b' 'to = sqlite:a' >"$CONF"
+cp "$CONF" "$DIR/before.conf"
+migrates "the driver's" 0 status
+has_line "its side" "$DIR/out" '^side	from	sqlite:a'
+"$BIN" -C "$CONF#migrate:y" migrate status >"$DIR/out" 2>"$DIR/err"
+same "by -C" 0 $?
+has_line "its side" "$DIR/out" '^side	from	sqlite:b'
+MORTISE_CONFIG=$CONF#migrate:y "$BIN" migrate status >"$DIR/out" 2>"$DIR/err"
+same "by the environment" 0 $?
+has_line "its side" "$DIR/out" '^side	from	sqlite:b'
+MORTISE_CONFIG=$CONF#migrate:y "$BIN" migrate advance --section migrate:x >"$DIR/out" 2>"$DIR/err"
+same "and another one by --section" 78 $?
+has_line "says so" "$DIR/err" '--section is another'
+same "the file stays" "" "$(diff "$CONF" "$DIR/before.conf")"
+
 what "a side that is away"
 if [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/redis.so" ]; then
     fleet old
