@@ -24,7 +24,7 @@ static bool never;
 
 bool witness_default_path(char *buffer, size_t size)
 {
-    const char *folder = getenv("XDG_RUNTIME_DIR");
+    const char *folder = secure_getenv("XDG_RUNTIME_DIR");
     int length;
     if (geteuid() == 0)
         length = snprintf(buffer, size, "/run/mortise/witness.sock");

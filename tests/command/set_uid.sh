@@ -64,12 +64,16 @@ has_line "the config" "$DIR/out" "$evil/mortise\.conf"
 has_line "the module" "$DIR/out" "$evil/modules/sqlite\.so"
 hostile -- "$place/plain" check
 has_line "the config in the home folder" "$DIR/out" "$evil/\.config/mortise/mortise\.conf"
+hostile XDG_RUNTIME_DIR=/dev/null -- timeout 20 "$place/plain" witness
+has_line "the folder of the witness" "$DIR/out" '/dev/null/mortise'
 rm -rf "$evil/"locks.db*
 
 what "a set-uid program"
 hostile MORTISE_CONFIG="$evil/mortise.conf" MORTISE_MODULE_PATH="$evil/modules" -- "$place/mortise" check
 nothing_of_it
 hostile XDG_CONFIG_HOME="$evil/.config" -- "$place/mortise" check
+nothing_of_it
+hostile XDG_RUNTIME_DIR="$evil" -- timeout 20 "$place/mortise" witness
 nothing_of_it
 hostile MORTISE_MODULE_PATH="$evil/modules" -- "$place/mortise" -C "sqlite:$own/locks.db" check
 same "with a database of its own it works" 0 $?
