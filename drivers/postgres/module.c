@@ -26,8 +26,8 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET,
-                         .help = "the password, if neither conninfo nor libpq's password file "
-                                 "has it"},
+                         .help = "the password, in place of one in conninfo or in libpq's "
+                                 "password file"},
     [OPTION_SCHEMA] = {.key = "schema",
                        .type = MORTISE_OPTION_TEXT,
                        .default_text = "",
