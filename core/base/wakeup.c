@@ -30,16 +30,24 @@ bool wakeup_open(struct wakeup *wakeup)
     wakeup->epoll = high_fd(epoll_create1(EPOLL_CLOEXEC));
     if (wakeup->epoll >= 0 && add_event(wakeup, false))
         return true;
-    wakeup_close(wakeup);
+    if (wakeup->epoll >= 0)
+        close(wakeup->epoll);
+    wakeup_forget(wakeup);
     return false;
+}
+
+/* The kernel finds the event in the set only if both are what was put there. */
+bool wakeup_is_ours(struct wakeup *wakeup)
+{
+    return wakeup->epoll >= 0 && change(wakeup, EPOLL_CTL_MOD, wakeup->raised);
 }
 
 void wakeup_close(struct wakeup *wakeup)
 {
-    if (wakeup->epoll >= 0)
+    if (wakeup_is_ours(wakeup)) {
         close(wakeup->epoll);
-    if (wakeup->event >= 0)
         close(wakeup->event);
+    }
     wakeup_forget(wakeup);
 }
 

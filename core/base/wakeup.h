@@ -18,6 +18,9 @@ struct wakeup {
 
 /* False: the system gives no descriptors. */
 bool wakeup_open(struct wakeup *wakeup);
+/* It is open, and the application has closed neither of the two. */
+bool wakeup_is_ours(struct wakeup *wakeup);
+/* If it is ours. Else its numbers may be another's. */
 void wakeup_close(struct wakeup *wakeup);
 /* Closes nothing, because the numbers may belong to other descriptors by now. */
 void wakeup_forget(struct wakeup *wakeup);

@@ -38,8 +38,8 @@ static void launch(pthread_t *thread, mortise_status *status)
     CU_ASSERT_FATAL(test_poll(polls, NULL, TEST_PATIENCE_MS));
 }
 
-/* What the application has under the numbers of the pump's descriptors. */
-static int file, taken[2];
+/* What the application has under the numbers of the pump's descriptors, and of those of mortise_fd(). */
+static int file, taken[2], taken_shown[2];
 
 /* The system call: ThreadSanitizer would report the thread that polls, which is the point. */
 static int put_under(int number)
@@ -47,15 +47,27 @@ static int put_under(int number)
     return (int)syscall(SYS_dup3, file, number, O_CLOEXEC);
 }
 
+static void put_under_both(const struct wakeup *wakeup, int numbers[2])
+{
+    numbers[0] = put_under(wakeup->epoll);
+    numbers[1] = put_under(wakeup->event);
+    CU_ASSERT(numbers[0] >= 0 && numbers[1] >= 0);
+}
+
 static void take_numbers(void)
 {
     file = memfd_create("the application's", MFD_CLOEXEC);
     CU_ASSERT_FATAL(file >= 0);
     pthread_mutex_lock(&pump_of_rig()->lock);
-    taken[0] = put_under(pump_of_rig()->wakeup.epoll);
-    taken[1] = put_under(pump_of_rig()->wakeup.event);
+    put_under_both(&pump_of_rig()->wakeup, taken);
     pthread_mutex_unlock(&pump_of_rig()->lock);
-    CU_ASSERT_FATAL(taken[0] >= 0 && taken[1] >= 0);
+}
+
+static void take_shown_numbers(void)
+{
+    pthread_mutex_lock(&rig.client->events.lock);
+    put_under_both(&rig.client->events.wakeup, taken_shown);
+    pthread_mutex_unlock(&rig.client->events.lock);
 }
 
 static bool is_untouched(int fd)
@@ -71,6 +83,13 @@ static void give_numbers_back(void)
     syscall(SYS_close, taken[0]);
     syscall(SYS_close, taken[1]);
     close(file);
+}
+
+static void give_shown_numbers_back(void)
+{
+    CU_ASSERT(is_untouched(taken_shown[0]) && is_untouched(taken_shown[1]));
+    syscall(SYS_close, taken_shown[0]);
+    syscall(SYS_close, taken_shown[1]);
 }
 
 /* A thread that polls cannot be woken then; but nothing is written, and the next one is. */
@@ -171,6 +190,42 @@ static void test_closed(void)
     finish();
 }
 
+static bool is_open(int number)
+{
+    return fcntl(number, F_GETFD) >= 0;
+}
+
+/* The pump has its set then. */
+static void acquire_once(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    launch(&thread, &status);
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+}
+
+/* Nobody has polled in between, and found out. What is still the client's is closed. */
+static void test_close(void)
+{
+    start(true);
+    acquire_once();
+    CU_ASSERT_FATAL(mortise_fd(rig.handle, NULL) >= 0);
+    struct wakeup all[] = {pump_of_rig()->wakeup, rig.client->events.wakeup};
+    finish();
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT(!is_open(all[i].epoll) && !is_open(all[i].event));
+    start(true);
+    acquire_once();
+    CU_ASSERT_FATAL(mortise_fd(rig.handle, NULL) >= 0);
+    take_numbers();
+    take_shown_numbers();
+    finish();
+    give_shown_numbers_back();
+    give_numbers_back();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -178,6 +233,7 @@ int main(void)
         {"the poke's descriptor is gone", test_poke_gone},
         {"others are under the numbers", test_new_ones},
         {"nothing is under the numbers", test_closed},
+        {"the client is closed", test_close},
         CU_TEST_INFO_NULL,
     };
     return rig_run("closed_fds", tests);
