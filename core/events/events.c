@@ -227,21 +227,27 @@ bool events_last_here(struct events *events)
 
 /* ---- the application's descriptor ---- */
 
-static bool watch_other(const struct events *events)
+static bool watch(const struct wakeup *wakeup, int other)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = events->other};
-    return epoll_ctl(events->wakeup.epoll, EPOLL_CTL_ADD, events->other, &event) == 0;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = other};
+    return epoll_ctl(wakeup->epoll, EPOLL_CTL_ADD, other, &event) == 0;
 }
 
-static void open_fd_locked(struct events *events, int other)
+/* False: all stays as it was. */
+static bool open_fd_locked(struct events *events, int other)
 {
+    struct wakeup opened;
+    if (!wakeup_open(&opened))
+        return false;
+    if (!events->closing && !watch(&opened, other)) {
+        wakeup_close(&opened);
+        return false;
+    }
+    events->wakeup = opened;
     events->other = other;
-    if (!wakeup_open(&events->wakeup))
-        return;
-    if (!events->closing && !watch_other(events))
-        wakeup_close(&events->wakeup);
-    else if (events->queue != NULL)
+    if (events->queue != NULL)
         wakeup_raise(&events->wakeup);
+    return true;
 }
 
 /* For an application that polls the descriptor edge-triggered. The kernel keeps a list of ready descriptors, and a
@@ -263,9 +269,9 @@ static void show_edge_locked(struct events *events)
 int events_open_fd(struct events *events, int other)
 {
     pthread_mutex_lock(&events->lock);
-    if (events->wakeup.epoll < 0)
-        open_fd_locked(events, other);
-    int fd = events->wakeup.epoll;
+    /* not open yet, or closed by the application */
+    bool is_open = wakeup_is_ours(&events->wakeup) || open_fd_locked(events, other);
+    int fd = is_open ? events->wakeup.epoll : -1;
     pthread_mutex_unlock(&events->lock);
     return fd;
 }

@@ -98,7 +98,8 @@ void events_drain(struct events *events, const mortise_lease *lease);
 bool events_run_elsewhere(struct events *events, const mortise_lease *lease);
 
 /* From the first call on, callbacks run in events_dispatch_run(). Returns a descriptor that is readable if callbacks
- * wait, or, before events_closing(), if `other` is readable; -1: the system gives none. */
+ * wait, or, before events_closing(), if `other` is readable; another one if the application has closed it. -1: the system
+ * gives none. */
 int events_open_fd(struct events *events, int other);
 /* Called before and after events_dispatch_run(). In between, new callbacks do not make the descriptor readable. False:
  * events_open_fd() was not called. */

@@ -207,7 +207,8 @@ void wake_list_flush(struct pump *pump, struct wake_list *list);
 
 /* One turn without waiting (mortise_dispatch, tests). */
 void pump_turn(struct pump *pump);
-/* Returns the descriptor that is readable when pump_turn has something to do; -1: the system gives none. */
+/* Returns the descriptor that is readable when pump_turn has something to do; another one if the application has closed it. -1: the
+ * system gives none, or the application has closed it while a thread still polls it. */
 int pump_epoll(struct pump *pump);
 /* The application has that descriptor in the epoll set `shown` (EPOLLIN, with the descriptor as data), and makes the turns. While
  * a thread is inside, pump_turn() does not handle ready descriptors, and the set does not report them until that thread

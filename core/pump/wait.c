@@ -435,7 +435,12 @@ void pump_closing(struct pump *pump)
 int pump_epoll(struct pump *pump)
 {
     pthread_mutex_lock(&pump->lock);
-    int epoll = pump_open_epoll_locked(pump) ? pump->wakeup.epoll : -1;
+    bool is_ours = wakeup_is_ours(&pump->wakeup);
+    if (!is_ours && !pump->polling) { /* else who polls finds out that it is gone, and forgets it */
+        wakeup_forget(&pump->wakeup);
+        is_ours = pump_open_epoll_locked(pump);
+    }
+    int epoll = is_ours ? pump->wakeup.epoll : -1;
     pthread_mutex_unlock(&pump->lock);
     return epoll;
 }

@@ -226,6 +226,75 @@ static void test_close(void)
     give_numbers_back();
 }
 
+/* An async acquire is told in a dispatch, for which the descriptor wakes. */
+static void expect_told(int fd)
+{
+    static struct outcome outcome;
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    want(&rig, &outcome, "b", FOREVER);
+    send_byte();
+    while (outcome.calls == 0 && poll(&polled, 1, TEST_PATIENCE_MS) == 1 &&
+           polled.revents == POLLIN)
+        CU_ASSERT(mortise_dispatch(rig.handle) >= 0);
+    CU_ASSERT_EQUAL(outcome.calls, 1);
+    CU_ASSERT_EQUAL(outcome.status, MORTISE_OK);
+}
+
+/* is_closed: nothing is under the numbers. */
+static void expect_another_fd(bool is_closed, bool has_fd)
+{
+    take_numbers();
+    if (has_fd)
+        take_shown_numbers();
+    for (int i = 0; is_closed && i < 2; i++) {
+        syscall(SYS_close, taken[i]);
+        if (has_fd)
+            syscall(SYS_close, taken_shown[i]);
+    }
+    int fd = mortise_fd(rig.handle, NULL);
+    CU_ASSERT_FATAL(fd >= 0 && !is_untouched(fd));
+    expect_told(fd);
+    if (is_closed) {
+        close(file);
+        return;
+    }
+    if (has_fd)
+        give_shown_numbers_back();
+    give_numbers_back();
+}
+
+/* The first mortise_fd(), and one after it. Nobody polls, so it finds out by itself. */
+static void test_fd(void)
+{
+    for (int is_closed = 0; is_closed < 2; is_closed++) {
+        start(true);
+        acquire_once();
+        expect_another_fd(is_closed, false);
+        expect_another_fd(is_closed, true);
+        finish();
+    }
+}
+
+/* A thread that polls: it has to see that the set is gone before there can be another. */
+static void test_fd_meanwhile(void)
+{
+    pthread_t thread;
+    mortise_status status, fd_status;
+    start(true);
+    launch(&thread, &status);
+    take_numbers();
+    CU_ASSERT_EQUAL(mortise_fd(rig.handle, &fd_status), -1);
+    CU_ASSERT_EQUAL(fd_status, MORTISE_NOMEM);
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    int fd = mortise_fd(rig.handle, &fd_status);
+    CU_ASSERT_FATAL(fd >= 0 && fd_status == MORTISE_OK);
+    expect_told(fd);
+    give_numbers_back();
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -234,6 +303,8 @@ int main(void)
         {"others are under the numbers", test_new_ones},
         {"nothing is under the numbers", test_closed},
         {"the client is closed", test_close},
+        {"mortise_fd() gives another", test_fd},
+        {"but not while a thread polls", test_fd_meanwhile},
         CU_TEST_INFO_NULL,
     };
     return rig_run("closed_fds", tests);
