@@ -110,14 +110,16 @@ static bool same_grant(const mortise_info *a, const mortise_info *b)
     return a->token == b->token && strcmp(a->owner, b->owner) == 0;
 }
 
-/* Returns what has happened to a name that is held in both answers; NULL: nothing. */
+/* Returns what has happened to a name that is held in both answers; NULL: nothing. The former holder may have downgraded its lease,
+ * and others may have joined it since. */
 static const char *event_of(const mortise_info *then, const mortise_info *now)
 {
     const uint32_t before = holders_count(then), after = holders_count(now);
+    const bool is_same = same_grant(then, now);
 
-    if (then->mode == MORTISE_SHARED && now->mode == MORTISE_SHARED && before != after)
+    if (now->mode == MORTISE_SHARED && before != after && (then->mode == MORTISE_SHARED || is_same))
         return after > before ? "joined" : "left";
-    return same_grant(then, now) ? NULL : "passed";
+    return is_same ? NULL : "passed";
 }
 
 static void released(const struct watch *watch, const mortise_info *info)

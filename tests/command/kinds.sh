@@ -159,6 +159,27 @@ let_go "$first"
 yes "left" until_true holds "$DIR/watch" "	left	${N}w	[^	]+	$HOLDER	[0-9]+	shared	1\$"
 let_go "$HOLDER"
 yes "released" until_true holds "$DIR/watch" "	released	${N}w	[^	]+	$HOLDER	[0-9]+	shared	1\$"
+
+what "watch, which does not see the downgrade before a reader has joined"
+mkfifo "$DIR/taker.in"
+"$MORTISE_BUILD_DIR/tests/taker" "$MORTISE_CONFIG" <"$DIR/taker.in" >"$DIR/taker.out" &
+taker=$!
+exec {TAKER}>"$DIR/taker.in"
+echo "acquire ${N}wd 0 60000" >&"$TAKER"
+yes "held" until_true holds "$DIR/watch" "	held	${N}wd	[^	]+	$taker	[0-9]+	exclusive	1\$"
+kill -STOP $watcher
+yes "it is stopped" until_true stopped $watcher
+echo downgrade >&"$TAKER"
+yes "downgraded" until_true lines_in "$DIR/taker.out" 3
+same "what the holder said" "ready OK OK" "$(sed 's/^OK .*/OK/' "$DIR/taker.out" | xargs)"
+hold "${N}wd" --shared
+kill -CONT $watcher
+yes "joined" until_true holds "$DIR/watch" "	joined	${N}wd	[^	]+	$taker	[0-9]+	shared	2\$"
+let_go "$HOLDER"
+yes "left" until_true holds "$DIR/watch" "	left	${N}wd	[^	]+	$taker	[0-9]+	shared	1\$"
+echo release >&"$TAKER"
+yes "released" until_true holds "$DIR/watch" "	released	${N}wd	"
+exec {TAKER}>&-
 kill -TERM $watcher
 same_code "TERM ends it" 143 $watcher
 
