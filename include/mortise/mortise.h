@@ -31,7 +31,10 @@
  * leases and for waits. But a call that sleeps may notice late that its wait is over, by at most the time of the suspension.
  *
  * fork. After fork() a client belongs to the parent. In the child, every call on it returns
- * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files. */
+ * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files.
+ *
+ * Descriptors. Close descriptors that are not yours, as a daemon does, before you open a client, or close the client first. A
+ * driver and its client library go on using their numbers, and could write to, or close, what you have under them. */
 #ifndef MORTISE_MORTISE_H
 #define MORTISE_MORTISE_H
 
