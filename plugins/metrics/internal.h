@@ -24,7 +24,8 @@
  *   and takes a slot again. The file of that slot then has what was written before, which is not counted twice.
  *   The process forks: the child has no thread and counts nothing. The slot is free when both have ended.
  *   The folder hangs: the log says so when the client closes, and the thread is left behind (errand.h).
- *   More callers or leases are under way than SEATS: some of their times are not measured, but counted as untimed. */
+ *   More callers or leases are under way than SEATS, or one lasts for so long that the numbers come round to its seat: some of
+ *   their times are not measured, but counted as untimed. */
 #ifndef MORTISE_METRICS_INTERNAL_H
 #define MORTISE_METRICS_INTERNAL_H
 

@@ -31,7 +31,8 @@ static const struct row counter_rows[] = {
     {"mortise_suspects_total", "Times that a lease was in doubt, for a renewal failed",
      offsetof(struct counts, suspects)},
     {"mortise_losses_total", "Leases that were lost", offsetof(struct counts, losses)},
-    {"mortise_untimed_total", "Times that were not measured, for too many were under way",
+    {"mortise_untimed_total",
+     "Times that were not measured, because an older one under way had its place",
      offsetof(struct counts, untimed)},
 };
 

@@ -177,7 +177,6 @@ static void test_a_life(void)
     free(text);
 }
 
-/* A lost lease is counted once, whether or not it is released later; a failure by its status. */
 /* Shared leases are counted among the others, and by themselves. */
 static void test_shared(void)
 {
@@ -235,6 +234,7 @@ static void test_hostile_namespace(void)
     free(text);
 }
 
+/* A lost lease is counted once, whether or not it is released later; a failure by its status. */
 static void test_ends(void)
 {
     fresh();
