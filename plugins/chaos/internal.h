@@ -34,7 +34,8 @@
  *   Out of memory: the request is passed on unchanged.
  *
  * Reproducible: what happens to the n-th request of a kind for a name depends on the seed, the kind, the name and n, not
- * on other names, threads or the time. The times of pauses depend on the seed and the time since the opening. */
+ * on threads, the time or other names (but for names that share its count: see COUNTERS). The times of pauses depend on
+ * the seed and the time since the opening. */
 #ifndef MORTISE_CHAOS_INTERNAL_H
 #define MORTISE_CHAOS_INTERNAL_H
 
