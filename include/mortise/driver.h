@@ -357,8 +357,8 @@ typedef struct mortise_event {
     const char *owner; /* NULL: not shared */
     size_t owner_len;
     mortise_grant_id grant; /* zero until there is one */
-    uint64_t lease;         /* identifies one lease of one client, from GRANTED or HANDED_OVER on */
-    uint64_t caller;        /* identifies one acquire call of one client, from ASKED to GRANTED or FAILED */
+    uint64_t lease;         /* identifies one lease of one client, from GRANTED, HANDED_OVER or JOINED on */
+    uint64_t caller;        /* identifies one acquire call of one client, from ASKED to one of these three or FAILED */
     uint64_t token;
     int64_t deadline_ns;
     mortise_status status;
