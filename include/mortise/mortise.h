@@ -356,7 +356,8 @@ MORTISE_API mortise_status mortise_release_many(mortise_lease *const *leases, si
 
 /* Returns whether the on_state of a lease of this client runs, or is about to run, on another thread. Use it for a
  * lease that was released inside a callback: once it returns false, you may free what on_state uses. It also returns
- * true if the client is being closed (use the result of mortise_close() then) or was opened by the parent process. */
+ * true if the client is being closed or was closed (use the result of mortise_close() then), or was opened by the parent
+ * process. */
 MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease);
 
 /* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL, and releases the lease at the end of the block,
