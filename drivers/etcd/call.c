@@ -170,13 +170,18 @@ static bool is_text(const struct call *call, const char *text)
     return strstr(call->text, text) != NULL;
 }
 
-/* The parked calls go on, with a token or without. */
+/* The parked calls go on, with a token or without. That of the greeting has its whole time from now on. */
 static void unpark(struct link *link)
 {
     struct call *call, *next;
-    DL_FOREACH_SAFE (link->calls, call, next)
-        if (call->parked && !start(call))
+    DL_FOREACH_SAFE (link->calls, call, next) {
+        if (!call->parked)
+            continue;
+        if (link->state == LINK_GREETING)
+            call->due_ns = link->host->now(link->host) + call->timeout_ns;
+        if (!start(call))
             link_break(link, "out of memory");
+    }
 }
 
 /* Bytes in a message have no NUL behind them. */

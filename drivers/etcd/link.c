@@ -370,6 +370,8 @@ static void receive(struct link *link)
         size = socket_read(&link->socket, buffer, sizeof(buffer));
         if (size <= 0)
             break;
+        if (link->state == LINK_GREETING) /* from now on the calls' own time is the limit */
+            link->due_ns = MORTISE_NEVER;
         link->telling = true;
         is_good = grpc_receive(&link->grpc, buffer, (size_t)size);
         link->telling = false;

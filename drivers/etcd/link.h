@@ -39,6 +39,8 @@
  *   - The member is stopped, or its machine: there is no answer within the time of a call. Without calls nobody notices, and
  *     nobody needs to: the first call, which may be a beat, notices it.
  *   - The member is cut off from the others: every call says `hasleader`, so it fails at once, or is not answered.
+ *   - A member answers slowly, for example because it checks the passwords of many clients. Once anything has come in GREETING,
+ *     the attempt is not given up before a call is overdue. A call that waits for the token has its whole time from then on.
  *   - A resolver hangs: it runs on a thread of the core. After half of the time to connect, the next endpoint is tried. No
  *     other look-up of this endpoint begins before the old one has ended.
  *   - An address of a name is silent: each address gets a share of the attempt, then the next one is tried. If an address
@@ -178,7 +180,7 @@ struct link {
     unsigned attempts;                      /* since it was last UP for a while */
     size_t tries;    /* how often an endpoint was given up; if there is only one, its addresses; */
     size_t round;    /* and after how many of them each has had its turn */
-    int64_t due_ns;  /* DOWN: the next attempt; else: until when the attempt must be UP */
+    int64_t due_ns;  /* DOWN: the next attempt; else: until when the attempt must be UP, or NEVER */
     int64_t up_ns;   /* since when it is, or was, UP */
     int64_t look_ns; /* when to look whether an answer has come: see LOOKS */
     int64_t look_step_ns;

@@ -101,6 +101,12 @@ static void test_waits_on(void)
     client_end(holder);
 }
 
+static bool is_held(void *argument)
+{
+    (void)argument;
+    return middle_hits() > 0;
+}
+
 static struct test_count over;
 
 static void *pass_slowly(void *argument)
@@ -130,6 +136,25 @@ static void test_slowly(void)
     test_count_add(&over, 1);
     pthread_join(thread, NULL);
     middle_clear();
+    client_end(client);
+}
+
+/* The only answer of the greeting comes later than half of connect_timeout, which is the time of an attempt if there is another member:
+ * no other attempt is made. */
+static void test_slow_greeting(void)
+{
+    char endpoints[80];
+    struct waiter waiter = {0};
+    snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d", stage.middle, stage.middle);
+    middle_rule(&(struct rule){.method = "Maintenance/Status", .fault = HOLD, .times = 100000});
+    mortise_client *client =
+        client_at(endpoints, "ttl=30s&timeout=60s&connect_timeout=2s&unreachable_timeout=60s");
+    waiter_start(&waiter, client, fresh_name());
+    CHECK(test_poll(is_held, NULL, TEST_PATIENCE_MS));
+    let_pass(2500);
+    CHECK(middle_clear() == 1);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
     client_end(client);
 }
 
@@ -168,6 +193,7 @@ const CU_TestInfo away_tests[] = {
     {"the first cannot write", test_first_only},
     {"a waiter whose looks are answered", test_waits_on},
     {"each call is answered in time, but late", test_slowly},
+    {"the greeting is answered late", test_slow_greeting},
     {"a list begins anew", test_list_again},
     CU_TEST_INFO_NULL,
 };

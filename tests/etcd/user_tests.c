@@ -161,6 +161,33 @@ static void *downgrade(void *lease)
     return (void *)(intptr_t)mortise_downgrade(lease, NULL);
 }
 
+/* Each answer of the greeting comes later than half of connect_timeout, both together later than `timeout`, each alone within that. */
+static void test_slow_password(void)
+{
+    static const struct rule token = {
+        .method = "Auth/Authenticate", .fault = HOLD, .times = 100000};
+    static const struct rule status = {
+        .method = "Maintenance/Status", .fault = HOLD, .times = 100000};
+    char endpoints[80];
+    struct waiter waiter = {0};
+    snprintf(endpoints, sizeof endpoints, "127.0.0.1:%d,127.0.0.1:%d", stage.middle, stage.middle);
+    middle_rule(&token);
+    mortise_client *client =
+        client_at(endpoints, "ttl=60s&timeout=4s&connect_timeout=2s&unreachable_timeout=60s");
+    waiter_start(&waiter, client, fresh_name());
+    CHECK(test_poll(is_held_up, NULL, TEST_PATIENCE_MS));
+    let_pass(2500);
+    CHECK(middle_hits() == 1);
+    middle_rule(&status);
+    middle_pass();
+    CHECK(test_poll(is_held_up, NULL, TEST_PATIENCE_MS));
+    let_pass(2500);
+    CHECK(middle_clear() == 1);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+}
+
 /* The user goes while a downgrade is on its way. It may have been executed, so it is asked again when the user is back. */
 static void test_refused_behind_a_request(void)
 {
@@ -238,6 +265,7 @@ const CU_TestInfo user_tests[] = {
     {"forgotten", test_restarted},
     {"enabled later", test_enabled_later},
     {"refused", test_refused},
+    {"a password is checked slowly", test_slow_password},
     {"refused behind a request", test_refused_behind_a_request},
     {"refused by the first of two", test_refused_by_which},
     {"away after a refusal", test_away_after_a_refusal},
