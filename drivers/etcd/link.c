@@ -67,16 +67,17 @@ static void close_socket(struct link *link)
     link->watch = (struct grpc_call){0};
 }
 
-/* No pause while there are endpoints that were not tried since the last success. */
+/* No pause while there are endpoints that were not tried since the last success. It is random in part, or all clients would come
+ * back at once. */
 static int64_t pause_ns(const struct link *link)
 {
-    int64_t pause = PAUSE_FIRST_NS;
+    uint32_t random;
     size_t rounds = link->attempts / link->endpoints.count;
     if (link->attempts % link->endpoints.count != 0 || rounds == 0)
         return 0;
-    for (; rounds > 1 && pause < PAUSE_MAX_NS; rounds--)
-        pause *= 2;
-    return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
+    int64_t pause = rounds > 5 ? PAUSE_MAX_NS : PAUSE_FIRST_NS << (rounds - 1);
+    link->host->random(link->host, &random, sizeof(random));
+    return pause / 2 + (int64_t)(random % (uint64_t)(pause / 2 + 1));
 }
 
 /* False: the connection is given up already. refuses: the servers refuse this client. That stays the reported reason until

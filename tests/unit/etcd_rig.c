@@ -11,6 +11,7 @@ struct session next, last;
 int64_t now_ns;
 unsigned doubts;
 char told[512];
+uint32_t drawn;
 
 static int64_t host_now(mortise_host *host)
 {
@@ -54,6 +55,13 @@ static void host_waiting(mortise_host *host, mortise_op *op)
     (void)op;
 }
 
+static void host_random(mortise_host *host, void *bytes, size_t size)
+{
+    (void)host;
+    CU_ASSERT_EQUAL_FATAL(size, sizeof drawn);
+    memcpy(bytes, &drawn, size);
+}
+
 static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
 {
     snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
@@ -68,6 +76,7 @@ void begin(void)
                                 .complete = host_complete,
                                 .fail = host_fail,
                                 .waiting = host_waiting,
+                                .random = host_random,
                                 .quote = host_quote};
     static const mortise_value values[OPTION_COUNT];
     static const struct link_settings settings = {.timeout_ms = 5000};

@@ -15,6 +15,7 @@ extern struct session next, last;
 extern int64_t now_ns;
 extern unsigned doubts; /* how often the core was told to look */
 extern char told[512];  /* the text of the last failure */
+extern uint32_t drawn;  /* the next random number */
 
 void begin(void);
 void end_moves(void);

@@ -126,11 +126,32 @@ static void test_waiting(void)
     end_claim(claim);
 }
 
+/* Two endpoints fail again and again: no pause between them, then a growing one, of which the second half is random. */
+static void test_pause(void)
+{
+    static const int64_t pauses_ms[] = {50, 100, 200, 400, 800, 1000, 1000};
+    begin();
+    driver.link.socket.fd = -1;
+    driver.link.endpoints.count = 2;
+    for (size_t i = 0; i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
+        int64_t half_ns = pauses_ms[i] * NS_PER_MS / 2;
+        driver.link.state = LINK_CONNECTING;
+        link_break(&driver.link, "the first");
+        CU_ASSERT_EQUAL(driver.link.due_ns, now_ns);
+        driver.link.state = LINK_CONNECTING;
+        drawn = i % 2 == 0 ? 0 : (uint32_t)half_ns;
+        link_break(&driver.link, "the second");
+        CU_ASSERT_EQUAL(driver.link.due_ns, now_ns + half_ns + drawn);
+    }
+    end_moves();
+}
+
 static const CU_TestInfo tests[] = {
     {"who is the first, and cannot write", test_first},
     {"who is the first, and has no proof", test_ready},
     {"who is the first, and can write", test_written},
     {"a waiter whose looks are answered", test_waiting},
+    {"the pause between attempts", test_pause},
     CU_TEST_INFO_NULL,
 };
 
