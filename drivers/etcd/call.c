@@ -202,6 +202,10 @@ static void authenticated(struct driver *driver, struct call *call)
     (void)driver;
     if (call->end == CALL_LOST)
         return;
+    if (call->end == CALL_REFUSED && call->code == GRPC_RESOURCE_EXHAUSTED) {
+        link_break(link, "%s", call->text); /* "too many requests" says nothing of the user */
+        return;
+    }
     if (call->end == CALL_REFUSED && !is_text(call, "authentication is not enabled")) {
         link->token_state = TOKEN_NONE;
         memcpy(link->refusal, call->text, sizeof(link->refusal));

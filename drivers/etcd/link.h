@@ -48,6 +48,8 @@
  *   - A certificate has expired, and its file was replaced: after an attempt that failed in SECURING or GREETING (with TLS 1.3,
  *     a client is refused only there), the files are read again, at most once a second. If that fails, the log says why, once.
  *   - The server closes each connection after the greeting: `f` counts that as a failed attempt.
+ *   - The request for a token is refused because there are too many requests: that says nothing of the user, and is an error
+ *     like any other. Calls that wait for the token are LOST, and their owners ask again.
  *   - Several calls need a new token: there is one request for a token at a time, and calls that are refused meanwhile wait for
  *     it. If a call is refused twice because of its token, it fails.
  *   - GOAWAY while calls are on their way: they are LOST, although the server might still have answered some.

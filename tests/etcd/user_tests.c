@@ -188,6 +188,24 @@ static void test_slow_password(void)
     client_end(client);
 }
 
+/* A new token is needed, and the server has too many requests to give one: that is no refusal of the user. */
+static void test_too_many_requests(void)
+{
+    mortise_client *client = client_behind_middle("ttl=60s");
+    mortise_lease *lease = take(client, fresh_name());
+    let_tokens_expire();
+    middle_rule(&(struct rule){.method = "Auth/Authenticate",
+                               .fault = REFUSE_NOT,
+                               .times = 1,
+                               .status = 8,
+                               .text = "etcdserver: too many requests"});
+    give_back(take(client, fresh_name()));
+    CHECK(middle_clear() == 1);
+    SAFE(mortise_state(lease) != MORTISE_STATE_LOST);
+    give_back(lease);
+    client_end(client);
+}
+
 /* The user goes while a downgrade is on its way. It may have been executed, so it is asked again when the user is back. */
 static void test_refused_behind_a_request(void)
 {
@@ -266,6 +284,7 @@ const CU_TestInfo user_tests[] = {
     {"enabled later", test_enabled_later},
     {"refused", test_refused},
     {"a password is checked slowly", test_slow_password},
+    {"too many requests for a token", test_too_many_requests},
     {"refused behind a request", test_refused_behind_a_request},
     {"refused by the first of two", test_refused_by_which},
     {"away after a refusal", test_away_after_a_refusal},
