@@ -206,6 +206,8 @@ static void greeted(struct driver *driver, struct call *call)
         status_told(link, call);
     } else if (call->code == GRPC_UNIMPLEMENTED)
         link_refuse(link, "no etcd of version 3.4 or later answers (%s)", call->text);
+    else if (link->settings->user == NULL && strstr(call->text, "user name is empty") != NULL)
+        link_refuse(link, "%s", call->text); /* 3.5.28 and later: it would refuse all calls */
     else
         link_break(link, "%s", call->text);
 }

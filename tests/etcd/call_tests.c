@@ -207,6 +207,25 @@ static void test_refused(void)
     client_end(other);
 }
 
+/* Servers with authentication, from 3.5.28 on, tell a client without a user not even their status. */
+static void test_no_user(void)
+{
+    mortise_client *client = client_behind_middle("connect_timeout=1s");
+    mortise_lease *lease = NULL;
+    middle_rule(&(struct rule){.method = "Maintenance/Status",
+                               .fault = REFUSE_NOT,
+                               .times = 100000,
+                               .status = 3,
+                               .text = "etcdserver: user name is empty"});
+    EXPECT(BACKEND, mortise_acquire(client, fresh_name(),
+                                    MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease, &detail));
+    SAYS("refused; ");
+    SAYS("set user and password");
+    CHECK(middle_clear() > 0);
+    give_back(take(client, fresh_name()));
+    client_end(client);
+}
+
 /* The acquire is done, and its reply is lost; its repeat is refused, because the user has no right any more. That says nothing of the
  * first one. Another lock keeps the session alive, so its key would stay. */
 static void test_lost_and_refused(void)
@@ -442,6 +461,7 @@ const CU_TestInfo call_tests[] = {
     {"refused for space, and done", test_refused_and_done},
     {"a downgrade refused for space", test_downgrade_refused},
     {"refused, and not done", test_refused},
+    {"refused, for want of a user", test_no_user},
     {"lost, and its repeat refused", test_lost_and_refused},
     {"a release that is refused, and done", test_release_refused},
     {"given up while it is on its way", test_given_up},
