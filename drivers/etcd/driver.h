@@ -185,7 +185,7 @@ void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
                    const struct call *call);
 /* BACKEND, not retryable: the database is full, and the write was not done. */
 void fault_no_space(struct driver *driver, mortise_op *op);
-/* Fails an op because nobody answers, or because the servers refuse the user. */
+/* Fails an op because nobody answers (or has not yet, over a connection that stands), or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
 /* INDETERMINATE: fails an acquire whose grant has a claim that cannot serve it: the claim is unwanted or too late, or another op
  * uses it. */

@@ -71,6 +71,12 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
 {
     char name[QUOTED_SIZE];
     const struct link *link = &driver->link;
+    if (is_connected(driver)) { /* what was in the way before that is over */
+        driver->host->fail(driver->host, op, status, 0, true,
+                           "etcd %.200s: the servers have not confirmed it yet (%s%s)",
+                           link_endpoint(link), verb_of(op), quoted(driver, op, name));
+        return;
+    }
     bool is_refused = link->refused && link->state != LINK_UP;
     bool is_final = is_refused && status == MORTISE_UNREACHABLE;
     driver->host->fail(driver->host, op, is_final ? MORTISE_BACKEND : status, 0, !is_final,

@@ -198,6 +198,27 @@ static void test_next_refused(void)
     }
 }
 
+/* ---- a renewal ---------------------------------------------------------------------------------------------- */
+
+/* Nothing is proven for the key. Over a connection that stands, the error does not tell of what was before. */
+static void test_not_confirmed(void)
+{
+    static const enum link_state states[] = {LINK_UP, LINK_DOWN};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        mortise_op op = {.kind = MORTISE_OP_RENEW, .name = "a", .name_len = 1, .ttl_ms = 1000};
+        begin();
+        snprintf(driver.link.trouble, sizeof driver.link.trouble, "b:1: some trouble");
+        driver.link.state = states[i];
+        make_held(MOVE_NONE);
+        lease_renew(&driver, &op);
+        CU_ASSERT_EQUAL(op.status, MORTISE_UNREACHABLE);
+        bool is_up = states[i] == LINK_UP;
+        CU_ASSERT_EQUAL(strstr(told, "have not confirmed it yet") != NULL, is_up);
+        CU_ASSERT_EQUAL(strstr(told, "no connection; b:1: some trouble") != NULL, !is_up);
+        end_moves();
+    }
+}
+
 /* ---- the watch of the own key ---------------------------------------------------------------------- */
 
 static unsigned events;
@@ -393,6 +414,7 @@ static const CU_TestInfo tests[] = {
     {"many take turns", test_paced},
     {"held ones go first", test_held_first},
     {"the next session is refused", test_next_refused},
+    {"a renewal without a proof", test_not_confirmed},
     {"the watches wait for a token", test_watch_without_token},
     {"the watches have a token, and no number", test_watch_without_number},
     {"a key has one watch", test_one_watch},
