@@ -145,6 +145,7 @@ static void lose(enum fault_of_leader fault)
                    *client = client_of(another, "ttl=2s&timeout=1s&connect_timeout=20s");
     const char *name = fresh_name();
     mortise_lease *lease = take(holder, name);
+    uint64_t token = mortise_token(lease);
     struct waiter waiter = {.other = lease};
     waiter_start(&waiter, client, name);
     CHECK(wait_contenders(client, name, 2));
@@ -153,7 +154,7 @@ static void lose(enum fault_of_leader fault)
     SAFE(waiter.other_state == MORTISE_STATE_LOST);
     mend(fault, leader);
     EXPECT(LOST, mortise_release(lease, &detail));
-    SAFE(mortise_state(waiter.lease) != MORTISE_STATE_LOST || waiter.lease != NULL);
+    SAFE(mortise_token(waiter.lease) > token);
     mortise_release(waiter.lease, NULL); /* its lease of two seconds may be over by then */
     client_end(client);
     client_end(holder);
