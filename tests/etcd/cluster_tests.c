@@ -57,11 +57,13 @@ static void mend(enum fault_of_leader fault, int leader)
         CHECK(stage_server(fault == STOPPED ? "thaw" : "start", leader));
         return;
     }
-    if (!limit_descriptors(leader, false)) {
-        printf("(it has ended, without descriptors) ");
-        CHECK(stage_server("start", leader));
-    }
+    bool lives = limit_descriptors(leader, false);
     CHECK(test_proxy_say(&stage.ways[leader - 1], "accept"));
+    if (lives && test_poll(answers, &leader, TEST_PATIENCE_MS / 2))
+        return;
+    printf("(without descriptors it ended, or listens no more) ");
+    stage_server("kill", leader);
+    CHECK(stage_server("start", leader));
     CHECK(test_poll(answers, &leader, 3 * TEST_PATIENCE_MS));
 }
 
