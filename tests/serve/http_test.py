@@ -456,6 +456,7 @@ def metrics_of_what_cannot_be_opened(folder):
     secret = "redis://me:hunter2@127.0.0.1:1/x?password=hunter2"
     for where, code, driver, config in (("sqlite:" + junk, 69, "sqlite", "sqlite:" + junk), (conf, 69, "", conf), (conf + ".none", 78, "", conf + ".none"),
                                         (secret, 78, "redis", "redis"), (secret.replace(":", "", 1), 78, "", ""),
+                                        ("host=db password=hunter2", 78, "", ""), ("nodriver:host=db password=hunter2", 78, "nodriver", "nodriver"),
                                         ("nodriver:/x", 78, "nodriver", "nodriver:/x")):
         for words, named in (["-C", where], None), ([], where):
             done = subprocess.run([COMMAND, *words, "list", "--prometheus"], capture_output=True, text=True,
