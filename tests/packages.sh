@@ -66,6 +66,9 @@ prometheus      command   promtool
 cppcheck        command   cppcheck
 shellcheck      command   shellcheck
 '
+packages_at_night='
+debootstrap     command   debootstrap
+'
 packages_compiler() {
     for compiler in "${CC:-cc}" gcc clang; do
         if command -v "$compiler" >/dev/null 2>&1; then
