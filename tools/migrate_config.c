@@ -251,14 +251,18 @@ static int read_presence(struct migrate_file *file)
     return no_section(file, "the presence of the section is not a duration such as 30s");
 }
 
-/* The section of FILE#SECTION, where FILE is what the library has read of that. */
+/* The section of FILE#SECTION, where FILE is what the library has read of that. One of another module says nothing about the
+ * migration, as `driver` would not. */
 static void take_section(struct migrate_file *file, const char *path)
 {
     const char *where = config_where != NULL ? config_where : secure_getenv("MORTISE_CONFIG");
     const size_t length = strlen(path);
 
-    if (where != NULL && strncmp(where, path, length) == 0 && where[length] == '#')
-        snprintf(file->section, sizeof file->section, "%s", where + length + 1);
+    if (where == NULL || strncmp(where, path, length) != 0 || where[length] != '#')
+        return;
+    const char *section = where + length + 1;
+    if (is_module((struct piece){section, strlen(section)}))
+        snprintf(file->section, sizeof file->section, "%s", section);
 }
 
 /* Finds the path that the library reads, with links followed, and the section if that is named with it. What is no file may have

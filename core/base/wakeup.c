@@ -36,7 +36,7 @@ bool wakeup_open(struct wakeup *wakeup)
     return false;
 }
 
-/* The kernel finds the event in the set only if both are what was put there. */
+/* The kernel finds the event in the set only if both are what was put there, or what another client has under the same numbers. */
 bool wakeup_is_ours(struct wakeup *wakeup)
 {
     return wakeup->epoll >= 0 && change(wakeup, EPOLL_CTL_MOD, wakeup->raised);

@@ -334,6 +334,9 @@ has_line "its side" "$DIR/out" '^side	from	sqlite:b'
 MORTISE_CONFIG=$CONF#migrate:y "$BIN" migrate advance --section migrate:x >"$DIR/out" 2>"$DIR/err"
 same "and another one by --section" 78 $?
 has_line "says so" "$DIR/err" '--section is another'
+MORTISE_CONFIG=$CONF#sqlite:a "$BIN" migrate status --section migrate:y >"$DIR/out" 2>"$DIR/err"
+same "a section of another module says nothing" 0 $?
+has_line "its side" "$DIR/out" '^side	from	sqlite:b'
 same "the file stays" "" "$(diff "$CONF" "$DIR/before.conf")"
 
 what "a side that is away"
