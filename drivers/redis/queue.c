@@ -222,6 +222,7 @@ bool queue_keep(struct request *request, bool placed, int64_t at_latest_ms)
     op_set(op, OP_SEATED, seat);
     if (data_of(op)->asking && driver->routes->serves(driver, op->name, op->name_len))
         data_of(op)->asking = false; /* the map was corrected while the request was under way */
+    data_of(op)->redirects = 0; /* it was answered: it may wait while its slot moves many times */
     if (placed)
         op->first_sent_ns = sent_ns; /* a later grant is executed after this instant */
     if (!wished && !driver->inbox_ready)

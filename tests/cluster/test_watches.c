@@ -1,4 +1,5 @@
-/* test_watches.c - waiters without a queue: what their client subscribes to at the node of the name. */
+/* test_watches.c - waiters without a queue: what their client subscribes to at the node of the name; and one in the queue, whose slot
+ * moves often. */
 #include "fleet.h"
 
 #include <stdlib.h>
@@ -98,9 +99,54 @@ static void test_gone_before(void)
     close_client(client);
 }
 
+struct led {
+    int from;
+    int64_t before;
+};
+
+static bool is_led_on(void *argument)
+{
+    const struct led *led = argument;
+    return refusals(&fleet, led->from, "ASK") > led->before;
+}
+
+/* The slot moves many times while somebody waits in the queue: that is one request all the time. */
+static void test_led_on(void)
+{
+    struct pending waiter = PENDING_INIT;
+    char name[48];
+    mortise_lease *lease = NULL;
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *other = fleet_open(&fleet, NULL, "foreign = poll\nretry = 20ms\n");
+    name_on(&fleet, 1, "led", name);
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS,
+                                               .no_renew = true),
+                               &lease, &detail));
+    pending_start(&waiter, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&fleet.node[1], name, 1));
+    uint64_t requests = stats_of(other).requests;
+    unsigned slot = slot_of(&fleet, name);
+    for (int i = 0; i < 24; i++) {
+        struct move move;
+        move_begin(&move, &fleet, slot, i % 2 == 0 ? 2 : 1);
+        struct led led = {move.from, refusals(&fleet, move.from, "ASK")};
+        move_keys(&move);
+        CHECK(test_poll(is_led_on, &led, TEST_PATIENCE_MS));
+        move_end(&move);
+    }
+    CHECK(stats_of(other).requests == requests);
+    give(lease);
+    EXPECT(OK, pending_join(&waiter));
+    give(waiter.lease);
+    close_client(other);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"the next waiter of a name comes at once", test_next_at_once},
     {"the slot has gone before the last waiter", test_gone_before},
+    {"the slot moves many times", test_led_on},
     CU_TEST_INFO_NULL,
 };
 
