@@ -231,6 +231,15 @@ static bool redirected(struct driver *from, mortise_op *op, const redisReply *re
     return true;
 }
 
+static void again(struct driver *from, mortise_op *op)
+{
+    struct cluster *cluster = from->cluster;
+    cluster->moved = true; /* to be sent at the end of the turn */
+    move_out(from, op);
+    data_of(op)->asking = false;
+    cluster_route(cluster, op);
+}
+
 static bool doubted(struct driver *driver)
 {
     topology_want(driver->cluster->topology);
@@ -298,6 +307,7 @@ struct cluster *cluster_open(struct driver *alone, const char *list, bool looks,
                                               .redirected = redirected,
                                               .doubted = doubted,
                                               .serves = serves,
+                                              .again = again,
                                               .released = move_tell};
     struct cluster *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL)

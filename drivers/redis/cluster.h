@@ -22,9 +22,9 @@
  *
  *   reply                       what follows
  *   MOVED slot node             the map is corrected, a look is wanted; the op goes to that node
- *   ASK slot node               the op goes to that node, behind ASKING, as long as it waits there, or until the map says that the slot
- *                               has arrived; the map stays. The node that answers has none of the op's keys, so what is said there
- *                               names one key (script_call_asking).
+ *   ASK slot node               the op goes to that node, behind ASKING; the map stays. If the op waits in the queue there, its next
+ *                               request goes by the map again, because the slot may have gone back. The node that answers has none
+ *                               of the op's keys, so what is said there names one key (script_call_asking).
  *                               Before Redis 7.0.3 it may have some of them: the greeting refuses such a node (handshake.c)
  *   ASK behind ASKING           that slot moves on already: a pause, then by the map, with all keys
  *   TRYAGAIN                    some keys of the lock are here, some there: a pause, then again by the map

@@ -169,11 +169,16 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
     return again ? WISH_AGAIN : WISH_NEW;
 }
 
+/* The slot of one that was led here by ASK may have come here, gone back, and be on its way again: behind ASKING this node would say
+ * then that a lock is free that is held where the slot still is. So the map says where to ask. */
 static void ask(struct driver *driver, struct seat *seat)
 {
+    mortise_op *op = seat->op;
     seat_set_due(driver, seat, MORTISE_NEVER);
-    if (data_of(seat->op)->state == OP_SEATED)
-        driver->dispatch->send(driver, seat->op);
+    if (data_of(op)->state == OP_SEATED && data_of(op)->asking)
+        driver->routes->again(driver, op);
+    else if (data_of(op)->state == OP_SEATED)
+        driver->dispatch->send(driver, op);
 }
 
 /* Spreads the times, so that waiters do not ask in step. */

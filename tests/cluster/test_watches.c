@@ -143,10 +143,52 @@ static void test_led_on(void)
     close_client(client);
 }
 
+static bool has_asked(void *argument)
+{
+    const struct led *led = argument;
+    return fleet_calls(&fleet, led->from, "evalsha") + fleet_calls(&fleet, led->from, "eval") >
+           led->before;
+}
+
+/* Somebody was led on by ASK; since then the slot has arrived, has gone back, and is on its way again, with all keys where it was. */
+static void test_led_before(void)
+{
+    struct pending waiter = PENDING_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    mortise_lease *lease = NULL;
+    name_on(&fleet, 1, "before", name);
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS,
+                                               .no_renew = true),
+                               &lease, &detail));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    move_keys(&move);
+    pending_start(&waiter, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 15000));
+    CHECK(wait_inboxes(&fleet.node[2], 1));
+    move_end(&move);
+    CHECK(wait_queue(&fleet.node[2], name, 1));
+    move_slot(&fleet, move.slot, 1);
+    move_begin(&move, &fleet, move.slot, 2);
+    struct led led = {1, fleet_calls(&fleet, 1, "evalsha") + fleet_calls(&fleet, 1, "eval")};
+    CHECK(test_poll(has_asked, &led, 20000)); /* where it is */
+    SAFE(test_count_get(&waiter.calls) == 0);
+    move_end(&move);
+    give(lease);
+    EXPECT(OK, pending_join(&waiter));
+    give(waiter.lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(other);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"the next waiter of a name comes at once", test_next_at_once},
     {"the slot has gone before the last waiter", test_gone_before},
     {"the slot moves many times", test_led_on},
+    {"the slot has gone back, and is on its way again", test_led_before},
     CU_TEST_INFO_NULL,
 };
 
