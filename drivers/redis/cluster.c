@@ -456,8 +456,9 @@ static void dismiss(struct driver *node, int64_t now)
         remove_node(cluster, node);
         return;
     }
-    if (node->link.state != LINK_DOWN && now - node->link.progress_ns > IDLE_NS &&
-        node_is_idle(node))
+    /* A waiter that asks by the map leaves the node for a moment, and comes back. */
+    if (node->link.state != LINK_DOWN && now - node->quiet_ns > IDLE_NS &&
+        now - node->link.progress_ns > IDLE_NS && node_is_idle(node))
         node_rest(node);
 }
 

@@ -244,6 +244,18 @@ void dispatch_cancel(mortise_op *op)
 
 /* ---- the connection --------------------------------------------------------------------------------- */
 
+/* These were led here by ASK before there was a connection. Since then the slot may have come here, gone back, and be on its way
+ * again. */
+static void ask_by_map(struct driver *driver)
+{
+    mortise_op *op, *next;
+    DL_FOREACH_SAFE2(driver->waiting, op, next, next)
+    {
+        if (data_of(op)->asking)
+            driver->routes->again(driver, op_take(&driver->waiting, op));
+    }
+}
+
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
@@ -259,6 +271,7 @@ static void up(struct link *link, void *owner)
         end_strays(driver);
     }
     pubsub_follow(driver, failover_up(driver));
+    ask_by_map(driver);
     run(driver);
     queue_ask_all(driver);
 }

@@ -356,7 +356,8 @@ static void told(struct driver *driver, const char *text, size_t length)
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
     if (token == 0) {
         int64_t now = now_of(driver);
-        seat->gone_twice = seat->told_ns != 0 && now - seat->told_ns < 2 * PAUSE_MS * NS_PER_MS;
+        seat->gone_twice = data_of(op)->asking || /* its seat is new each time */
+                           (seat->told_ns != 0 && now - seat->told_ns < 2 * PAUSE_MS * NS_PER_MS);
         seat->told_ns = now;
         seat->gone_ns = stamp_ns;
         if (request == NULL) /* otherwise the answer handles it, or queue_keep() does */

@@ -173,7 +173,8 @@ struct route_calls {
     bool (*doubted)(struct driver *driver);
     /* Whether the node has the slot of this name, according to the map. */
     bool (*serves)(const struct driver *driver, const char *name, size_t name_len);
-    /* An op that is SEATED here by ASK goes to the node that has its slot, as far as the map says. */
+    /* An op that was led here by ASK, and is SEATED or taken from a list, goes to the node that has its slot according to the
+     * map. */
     void (*again)(struct driver *driver, mortise_op *op);
     /* A lock was released at this node, to which its slot is on its way. */
     void (*released)(struct driver *driver, const mortise_op *op);
