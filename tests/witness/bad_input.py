@@ -136,18 +136,15 @@ def test_descriptors_do_not_leak(folder):
 
 
 def test_silent_peers(folder):
-    """clients without a connection, of a process that lives: those whose claims have all ended, and that acquire nothing, are
-    forgotten, and no others"""
+    """clients without a connection, of a process that lives: only those that hold and acquire nothing are forgotten"""
     witness = folder.witness()
     where, holder = honest(folder)
     print_, now, hour, never = print_of(where), time.clock_gettime_ns(time.CLOCK_BOOTTIME), 3600 * 10**9, 2**63 - 1
-    kept = (slot(b"renewed", GRANT, ends_ns=now + hour), slot(b"session", GRANT, ends_ns=now - hour // 2),
-            slot(b"waits", GRANT, state=ASKED, ends_ns=never), slot(b"asked", GRANT, state=ASKED, ends_ns=now + hour),
-            slot(b"writing", GRANT, state=FREE, sequence=3), slot(b"written", GRANT, state=FREE, sequence=2))
-    # as if they had not been written since the last look
-    ended = (slot(b"held", GRANT, ends_ns=now - hour - 1, sequence=0), slot(b"held", GRANT, ends_ns=-never, sequence=0),
-             slot(b"asked", GRANT, state=ASKED, ends_ns=now - 1, sequence=0),
-             slot(b"free", GRANT, state=FREE, ends_ns=never, sequence=0))
+    kept = (slot(b"renewed", GRANT, ends_ns=now + hour), slot(b"session", GRANT, ends_ns=now - hour // 2), slot(b"writing", GRANT, FREE, sequence=3),
+            slot(b"waits", GRANT, ASKED, ends_ns=never), slot(b"asked", GRANT, ASKED, ends_ns=now + hour), slot(b"written", GRANT, FREE, sequence=2))
+    ended = tuple(slot(**of, grant=GRANT, sequence=0) for of in (  # as if they had not been written since the last look
+        dict(name=b"held", ends_ns=now - hour - 1), dict(name=b"held", ends_ns=-never),
+        dict(name=b"asked", state=ASKED, ends_ns=now - 1), dict(name=b"free", state=FREE, ends_ns=never)))
     peers = []
     for last in (*kept, *ended):
         area = area_of(ended[0], last)
