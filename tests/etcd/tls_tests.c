@@ -71,24 +71,18 @@ static void test_tls_password(void)
 {
     char command[900], url[900];
     mortise_client *client = NULL;
-    int pipes[2], input = dup(STDIN_FILENO);
     snprintf(command, sizeof command,
              "openssl pkey -aes128 -passout pass:secret -in '%s' -out '%s/locked.key'", stage.key,
              stage.folder);
     CU_ASSERT_EQUAL_FATAL(system(command), 0);
-    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
-    CHECK(write(pipes[1], "secret\n", 7) == 7);
-    close(pipes[1]);
-    dup2(pipes[0], STDIN_FILENO);
-    close(pipes[0]);
+    int input = test_stdin_begin("secret\n");
     snprintf(url, sizeof url,
              "etcd://%s/mortise?tls=yes&tls_ca=%s&tls_cert=%s&tls_key=%s/locked.key&log=none",
              stage.servers, stage.ca, stage.cert, stage.folder);
     EXPECT(CONFIG, mortise_open(url, &client, &detail));
     SAYS("cannot use the key");
     mortise_close(client, NULL);
-    dup2(input, STDIN_FILENO);
-    close(input);
+    CHECK(test_stdin_end(input, "secret\n"));
 }
 
 static void note_line(int level, const char *line, void *found)

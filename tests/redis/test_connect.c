@@ -270,25 +270,18 @@ static void test_tls_off(void)
  * no terminal. */
 static void test_tls_password(void)
 {
-    char command[900], settings[700], rest[16] = "";
-    int pipes[2], input = dup(STDIN_FILENO);
+    char command[900], settings[700];
     snprintf(command, sizeof command,
              "openssl req -x509 -newkey rsa:2048 -passout pass:secret -subj /CN=client -keyout "
              "'%s/locked.key' -out '%s/client.pem' 2>/dev/null",
              server.folder, server.folder);
     CU_ASSERT_EQUAL_FATAL(system(command), 0);
-    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
-    CHECK(write(pipes[1], "secret\n", 7) == 7);
-    close(pipes[1]);
-    dup2(pipes[0], STDIN_FILENO);
-    close(pipes[0]);
+    int input = test_stdin_begin("secret\n");
     snprintf(settings, sizeof settings,
              "tls_ca = %s/client.pem\ntls_cert = %s/client.pem\ntls_key = %s/locked.key",
              server.folder, server.folder, server.folder);
     expect_tls(file_with("rediss", "redis", settings));
-    CHECK(read(STDIN_FILENO, rest, sizeof rest - 1) == 7 && strcmp(rest, "secret\n") == 0);
-    dup2(input, STDIN_FILENO);
-    close(input);
+    CHECK(test_stdin_end(input, "secret\n"));
 }
 
 static void test_foreign_socket(void)

@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -148,4 +149,25 @@ void test_kill(struct test_process *process)
         return;
     kill(process->pid, SIGKILL);
     test_reap(process, TEST_PATIENCE_MS);
+}
+
+int test_stdin_begin(const char *text)
+{
+    int pipes[2], former = dup(STDIN_FILENO);
+    if (former < 0 || pipe(pipes) != 0 ||
+        write(pipes[1], text, strlen(text)) != (ssize_t)strlen(text) ||
+        dup2(pipes[0], STDIN_FILENO) < 0)
+        abort();
+    close(pipes[0]);
+    close(pipes[1]);
+    return former;
+}
+
+bool test_stdin_end(int former, const char *text)
+{
+    char rest[64] = "";
+    ssize_t length = read(STDIN_FILENO, rest, sizeof rest - 1);
+    dup2(former, STDIN_FILENO);
+    close(former);
+    return length == (ssize_t)strlen(text) && strcmp(rest, text) == 0;
 }

@@ -78,4 +78,9 @@ char *test_file_read(const char *path);
  * $MORTISE_REQUIRE_ALL is 1: nothing may be skipped there. */
 int test_skip(const char *what, const char *why);
 
+/* This program's standard input is a pipe with this text from now on; returns the former one, for test_stdin_end(). */
+int test_stdin_begin(const char *text);
+/* The former input again. True: nobody has read the text. */
+bool test_stdin_end(int former, const char *text);
+
 #endif
