@@ -3,8 +3,8 @@
  * A benchmark has *series* (one figure per round) that are taken in turn, A B C, B A C, so that other work of the
  * machine, and work that the previous series leaves to the server, affects all of them alike; and *checks*: a ratio
  * of two series, or a single series, compared with a target. A ratio is the median of the rounds' ratios, not the
- * ratio of the medians, for the same reason. Nothing here fails because a machine is slow: a missed target is
- * printed. Only with --check, the program's exit status reports it. */
+ * ratio of the medians, for the same reason. A slow machine fails nothing here: the program prints a missed
+ * target, and its exit status reports one only with --check. */
 #ifndef MORTISE_BENCH_COMMON_H
 #define MORTISE_BENCH_COMMON_H
 

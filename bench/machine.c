@@ -70,8 +70,8 @@ pthread_t bench_thread(void *(*body)(void *), void *argument)
 
 /* ---- the library ---- */
 
-/* BUILD/bench/NAME finds BUILD/lib/mortise and, for the sim driver, BUILD/tests/modules. An installed program has no
- * such folder above it, and uses the modules that the library finds by itself. */
+/* BUILD/bench/NAME uses the modules in BUILD/lib/mortise and BUILD/tests/modules, where the sim driver is. An installed program
+ * has no such folder above it, and uses the modules that the library finds by itself. */
 static void set_module_path(void)
 {
     char program[PATH_MAX], path[2 * PATH_MAX + 64];

@@ -1,5 +1,5 @@
-/* floor_zookeeper.c - the bare floor on ZooKeeper, as an adapter (adapter.h): creates an ephemeral sequential node (which
- * stands for the grant) and deletes it, and waits for each answer (../zookeeper_floor.h). Or 64 creations are in flight,
+/* floor_zookeeper.c - the bare floor on ZooKeeper, as an adapter (adapter.h): creates an ephemeral sequential node
+ * (it represents the grant), deletes it, and waits for each answer (../zookeeper_floor.h). Or 64 creations are in flight,
  * each followed at once by its deletion and the next creation, as an adapter of a lock releases and acquires again. Nobody
  * checks which node is first, so this is not a lock. The address is HOST:PORT. */
 #include "../common.h"

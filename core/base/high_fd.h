@@ -1,7 +1,7 @@
 /* high_fd.h - descriptors of the library under numbers that the kernel does not give to the program next.
  *
  * The application may close descriptors that are not its own, as a daemon does, and then get descriptors of the same kind under
- * their numbers: another epoll set, or another timer, which cannot be told from ours. So ours have high numbers. If we replace
+ * their numbers: another epoll set, or another timer, which the library could not distinguish from its own. So ours have high numbers. If we replace
  * a descriptor, the new one gets another number, because the old number may by now be that of another client. For the same
  * reason each new descriptor gets another number, until all are used up and they begin again. */
 #ifndef MORTISE_CORE_BASE_HIGH_FD_H

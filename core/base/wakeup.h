@@ -1,9 +1,10 @@
 /* wakeup.h - an epoll set, and an event of it that is raised and lowered without a write.
  *
- * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So nothing
- * is written to raise the event: the descriptor may be a file of the application by now. Instead, the eventfd is always
- * writable, and the epoll set is told to report that, or not to. Both have high numbers (high_fd.h): if an epoll set of the
- * application had the one number, and a descriptor in that set had the other, nothing would show that they are not ours. */
+ * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So raising
+ * the event writes nothing, because the descriptor may be a file of the application by now. Instead, the eventfd is always
+ * writable, and EPOLL_CTL_MOD switches the report of that on and off in the epoll set. Both have high numbers (high_fd.h): if an
+ * epoll set of the application had the one number, and a descriptor in that set had the other, nothing would show that they are
+ * not ours. */
 #ifndef MORTISE_CORE_BASE_WAKEUP_H
 #define MORTISE_CORE_BASE_WAKEUP_H
 

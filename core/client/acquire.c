@@ -167,8 +167,8 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
     return MORTISE_OK;
 }
 
-/* Other callers of this process wait for the name, and this one may not go ahead of them. Shared callers that have asked
- * and have not been told to wait yet may get the name together. */
+/* Other callers of this process wait for the name, and this one may not go ahead of them. Shared callers whose requests
+ * are not answered yet may get the name together. */
 static bool is_wanted(const struct waitlist *queue, const struct waiter *waiter)
 {
     return queue != NULL && (waiter->mode == MORTISE_EXCLUSIVE ||

@@ -27,7 +27,8 @@ mortise_status call_read_owner(struct client *client, const mortise_options *opt
 mortise_status call_may_wait(const mortise_options *options, mortise_error *error);
 void call_fill_waiter(struct waiter *waiter, const mortise_options *options);
 /* Starts the threads now, because that must not fail later. */
-mortise_status call_prepare(struct client *client, const struct waiter *waiter, mortise_error *error);
+mortise_status call_prepare(struct client *client, const struct waiter *waiter,
+                            mortise_error *error);
 /* Adds the caller to those that want the name. If it fails, the caller is on no list. */
 mortise_status call_join_locked(struct locks *locks, const struct full_name *full,
                                 struct waiter *waiter);
@@ -53,7 +54,7 @@ struct release_call {
 
     struct client *client;
     struct claim *claim;
-    int64_t until_ns; /* several: when the wait for the answer ends; the same for all of the calls */
+    int64_t until_ns; /* several: when the wait for the answer ends; the same for all calls */
     struct called called;
     mortise_status status;
     mortise_error detail;

@@ -40,7 +40,8 @@
 #include "modules/loader.h"
 #include "pump/pump.h"
 
-#define STUCK_MS 1000 /* a thread or request that has not ended this long after its time is taken for stuck */
+/* A thread or request that has not ended this long after its time counts as stuck. */
+#define STUCK_MS 1000
 
 enum client_state { CLIENT_ENDED, CLIENT_OPEN, CLIENT_CLOSING, CLIENT_LINGERING, CLIENT_LEAVING };
 
@@ -100,11 +101,12 @@ void client_wait_for_calls(struct client *client);
  * callback, it ends the client. */
 void client_leave_callbacks(struct client *client);
 /* Waits until `users` or `references` (count) is not larger than `most`. False: at until_ns it still was. */
-bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most, int64_t until_ns);
+bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most,
+                     int64_t until_ns);
 
 /* Writes the name, with the namespace before it, to `full` (MORTISE_NAME_MAX + 1 bytes). */
-mortise_status client_name(const struct client *client, const char *name, bool may_be_empty, char *full,
-                           size_t *length, mortise_error *error);
+mortise_status client_name(const struct client *client, const char *name, bool may_be_empty,
+                           char *full, size_t *length, mortise_error *error);
 
 /* ---- query.c ---- */
 

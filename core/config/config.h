@@ -65,8 +65,9 @@ bool config_is_url(const struct config *config);
 mortise_status config_values(struct config *config, const char *section,
                              const mortise_option *schema, size_t count, mortise_value **values,
                              mortise_error *error);
-/* The same, for a module that is called by another name than its own (`alias`, up to a ':'; NULL: it is not): a row that takes
- * the scheme of a URL has that name, if it may, as if the section gave it. (For the driver of a URL, its scheme says so already.) */
+/* Like config_values(), for a module that the configuration calls by another name than its own: `alias`, up to a ':'. NULL: by its
+ * own. An option that takes the scheme of a URL gets that name, if the name is one of its values, as if the section gave it. (The
+ * driver of a URL gets the scheme of the URL.) */
 mortise_status config_values_as(struct config *config, const char *section, const char *alias,
                                 const mortise_option *schema, size_t count, mortise_value **values,
                                 mortise_error *error);

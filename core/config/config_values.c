@@ -1,7 +1,7 @@
 /* config_values.c - what was given for one section, as typed values by a schema.
  *
- * In a value of a file (and in a default) ${NAME} stands for an environment variable, which must be set,
- * and $$ for a dollar; any other '$' stands for itself. In a URL nothing is replaced. A secret KEY can also be
+ * In a value of a file (and in a default) ${NAME} is replaced by an environment variable, which must be set,
+ * and $$ by a dollar; any other '$' stays. In a URL nothing is replaced. A secret KEY can also be
  * given as KEY_file, an absolute path: the value is the first line of that file, which must not be writable
  * for everybody. No message has the value of a secret. If a value came from the environment, a message shows
  * the ${NAME}. (The name of a module or a section is shown as it was looked for; see config_no_section().)

@@ -96,7 +96,7 @@ struct locks {
     bool closing;        /* no claim is handed over or kept any more */
     bool abandoning;     /* no release is repeated any more */
     bool left_behind;    /* the close gave up a claim without a sure answer, or something that a plugin holds itself */
-    int64_t left_until_ns; /* all claims that were given up without a sure answer have ended by then; 0: there are none */
+    int64_t left_until_ns; /* when all claims that were given up without a sure answer have ended; 0: no such claim */
     char note[MORTISE_NOTE_MAX];
     size_t note_len;
 

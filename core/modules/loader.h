@@ -54,7 +54,7 @@ mortise_status loader_open(struct loader *loader, const char *section, struct in
 void loader_close_all(struct loader *loader);
 
 /* After the stack was opened: writes the findings about the sections of the config, as " | note: text…", like the answer to a
- * ping. If there are none, leaves text as it is. */
+ * ping. Without a finding it does not change text. */
 void loader_findings(const struct loader *loader, char *text, size_t size);
 
 /* For mortise_modules(): every NAME.so of the module path, handshake done, not opened. */

@@ -200,8 +200,8 @@ bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_n
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */
 void sleeper_wake(struct sleeper *sleeper);
 bool sleeper_done(const struct sleeper *sleeper);
-/* sleeper_wake() in two parts, for a caller that holds a lock: the first part decides the sleeper (which may be gone
- * then), the second makes the system calls. Inside the pump, the pump makes them. */
+/* sleeper_wake() in two steps, for a caller that holds a lock. sleeper_wake_later() decides the sleeper, which may be gone after
+ * that; wake_list_flush() makes the system calls. Inside the pump, the pump makes them. */
 void sleeper_wake_later(struct sleeper *sleeper, struct wake_list *list);
 void wake_list_flush(struct pump *pump, struct wake_list *list);
 

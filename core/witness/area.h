@@ -18,11 +18,12 @@ struct area {
     mortise_witness_slot *slots;
     struct own_fd file;
     size_t size;
-    uint32_t most;             /* how many slots the area can have */
-    uint32_t ready, fresh;     /* how many have pages, and were handed out at least once */
+    uint32_t most;         /* how many slots the area can have */
+    uint32_t ready, fresh; /* how many have pages, and were handed out at least once */
     uint32_t in_use;
     uint32_t free_count;
-    mortise_witness_slot **free; /* returned slots; room for all that are ready. Not in the area, which others can write */
+    /* Returned slots; room for all that are ready. Not in the area, which others can write. */
+    mortise_witness_slot **free;
 };
 
 /* False: the system gives no memory for it; *area is empty then. */

@@ -56,8 +56,9 @@ static void tell(struct witness_link *link, const char *what)
     bool writes = link->logs && !link->told && !link->given; /* the giver of the socket knows it */
     link->told = true;
     if (writes)
-        log_line(4, "mortise: witness %s: %s; if this process crashes now, its locks end with their ttl",
-                 link->path, what);
+        log_line(
+            4, "mortise: witness %s: %s; if this process crashes now, its locks end with their ttl",
+            link->path, what);
 }
 
 /* Returns a random time between half of ms and ms. */

@@ -54,11 +54,13 @@ struct witness_link {
     bool given;     /* the caller gave the socket, so there is no path, and no second connection */
     bool asked_for; /* the user named a path: log one line if no witness is there */
     unsigned failures; /* in a row */
-    int64_t tried_ns, try_ns; /* the last try; the next one. NEVER: try only when the thread is awake anyway */
-    int64_t answer_ns;        /* GREETED: from then on the answer is late */
-    uint64_t seed;            /* for pauses */
-    char path[108];           /* of a sockaddr_un */
-    const char *unused;       /* why the client looks for no witness; NULL: it does, or there is no client yet */
+    /* The last try, and the next one. NEVER: try only when the thread is awake anyway. */
+    int64_t tried_ns, try_ns;
+    int64_t answer_ns; /* GREETED: from then on the answer is late */
+    uint64_t seed;     /* for pauses */
+    char path[108];    /* of a sockaddr_un */
+    /* Why the client looks for no witness. NULL: it does, or there is no client yet. */
+    const char *unused;
     /* of HELLO */
     uint64_t print;
     int64_t crash_delay_ms;

@@ -1,9 +1,9 @@
 /* wake.h - wakes a thread or an event loop that polls, by an epoll set with a socket in it. (core/base/wakeup.h does the same
  * for the library, but the bridge may include only mortise.h.)
  *
- * The program may close descriptors that are not its own, as a daemon does, and have others under their numbers. So nothing is
- * written to wake a thread. Instead, the socket has no peer and is always writable, and the set is told to report that, or not
- * to. Before each use, the inode shows whether it is still the same socket, and the set shows whether it has that socket. The
+ * The program may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
+ * bridge writes nothing to wake a thread. Instead, the socket has no peer and is always writable, and the bridge switches the
+ * report of that on and off in the set. Before each use, the inode shows whether it is still the same socket, and the set shows whether it has that socket. The
  * numbers are high, so that a program that closes everything does not get them next. */
 #ifndef MORTISE_PYTHON_WAKE_H
 #define MORTISE_PYTHON_WAKE_H

@@ -32,7 +32,7 @@
                         .type = MORTISE_OPTION_CHOICE,                                             \
                         .default_text = "none",                                                    \
                         .choices = "none|poll",                                                    \
-                        .help = "poll: other clients use the same locks and publish no release, "   \
+                        .help = "poll: other clients use the same locks and publish no release, "  \
                                 "so waiters also ask every `retry`"}
 
 /* Fills an error; returns the status. */
