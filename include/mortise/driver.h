@@ -26,8 +26,8 @@
  * - magic, abi and option_size must be equal.
  * - module_size, op_size and info_size may be smaller, but must include `close`, `emitted` and `waiters`: such a module is
  *   older than the core. Fields are added at the end only. Functions that the module does not have are NULL. Ops and infos
- *   have fields that an older driver does not know and ignores. So each new field comes with a capability: the core uses the
- *   field only with a module that sets this capability and is new enough to mean it.
+ *   have fields that an older driver does not know and ignores. So each new field of an op comes with a capability: the core
+ *   uses the field only with a module that sets this capability, and whose op_size includes the field.
  * - A larger size is refused: the module was built for a newer Mortise.
  * - A plugin must have the op_size and info_size of the core, because it makes ops and infos for other modules.
  * Only the core makes mortise_host, mortise_open_args, mortise_event and mortise_below. They grow at the end; read a field
@@ -146,7 +146,7 @@ struct mortise_op {
     uint32_t flags;
     const char *name; /* prefixed with the namespace; not NUL-terminated: use name_len */
     size_t name_len;
-    const char *owner; /* NULL and 0: not shared */
+    const char *owner; /* NULL and 0: no owner */
     size_t owner_len;
     const char *note; /* the caller: "host\npid\nprogram"; store it unchanged, INSPECT returns it */
     size_t note_len;
@@ -354,7 +354,7 @@ typedef struct mortise_event {
     int64_t at_ns;
     const char *name; /* prefixed with the namespace */
     size_t name_len;
-    const char *owner; /* NULL: not shared */
+    const char *owner; /* NULL: no owner */
     size_t owner_len;
     mortise_grant_id grant; /* zero until there is one */
     uint64_t lease;         /* identifies one lease of one client, from GRANTED, HANDED_OVER or JOINED on */

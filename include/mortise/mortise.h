@@ -33,8 +33,9 @@
  * fork. After fork() a client belongs to the parent. In the child, every call on it returns
  * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files.
  *
- * Descriptors. Close descriptors that are not yours, as a daemon does, before you open a client, or close the client first. A
- * driver and its client library go on using their numbers, and could write to, or close, what you have under them. */
+ * Descriptors. A program that closes all descriptors that it does not know, as a daemon does, must do so before it opens a
+ * client, or close the client first. Otherwise a driver goes on using the closed numbers, and may write to, or close, files
+ * that the program has opened since under these numbers. */
 #ifndef MORTISE_MORTISE_H
 #define MORTISE_MORTISE_H
 
@@ -126,10 +127,10 @@ typedef struct mortise_lease mortise_lease;   /* an opaque handle: mortise_acqui
  *   the built-in default (SQLite). The current directory is never searched.
  *
  * The call parses the config, loads and opens the modules, and checks `require`. An unreachable server is no
- * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts
- * bound it.
- * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE, NOTSUP (`witness = required` cannot work
- * here). */
+ * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts bound it, but
+ * they do not bound the file system of the plugin `trace`.
+ * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE (`sqlite`: for example, another process
+ * keeps the database locked; `witness = required`: no witness answers), NOTSUP (`witness = required` cannot work here). */
 MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
                                         mortise_error *error);
 
@@ -195,8 +196,9 @@ typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state
 /* owner = MORTISE_OWNER_THREAD: this thread of this client owns the lock, as with Java's reentrant locks. */
 #define MORTISE_OWNER_THREAD ((const char *)"\001thread")
 
-/* Who may hold a name together. EXCLUSIVE: one lease, or the leases of one owner. SHARED: any number of shared leases, or
- * at most `permits` of them (a semaphore); an exclusive lease waits until all have ended. docs/locks.md explains both. */
+/* Who may hold a name together. EXCLUSIVE: one lease, or the leases of one owner. SHARED: any number of shared leases
+ * (with the SQL drivers about 400; a further one gets BACKEND), or at most `permits` of them (a semaphore); an exclusive
+ * lease waits until all have ended. docs/locks.md explains both. */
 typedef enum mortise_mode {
     MORTISE_EXCLUSIVE = 0,
     MORTISE_SHARED = 1 /* NOTSUP if the driver is not `shared` */
@@ -254,7 +256,7 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
- * BUSY: held by another (only if the call tries once).
+ * BUSY: another holds the lock, or it is reserved for a caller that waits (only if the call tries once).
  * TIMEDOUT: the wait ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
  *    for this call yet (the message says "timed out"): it is slow, or the requests of other callers of this process came first.
  * UNREACHABLE: the backend was unusable for `unreachable_timeout`; or the wait ended after a request had failed, and before
@@ -280,7 +282,8 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
  *    with your last steps.
  * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost or has not arrived, or
  *    it is unknown whether the request was sent. The library repeats the release in the background until it is sure;
- *    the ttl bounds this. Also if the repeat found another holder, which may have acquired before or after our release.
+ *    the ttl bounds this. The call also returns INDETERMINATE if the repeat found another holder, because that holder may
+ *    have acquired the lock before or after this release.
  * UNREACHABLE: the backend was unusable and has not executed the release. The library repeats it in the background too.
  * BACKEND, CONFIG: the backend refused the release. The claim ends with its ttl.
  * INVALID: not a lease, or released before (mortise_close() also releases). CLOSED, FORKED.

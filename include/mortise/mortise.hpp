@@ -79,8 +79,8 @@ struct error {
         try_to([&] { message = text; });
     }
 
-    /* BUSY (tried once): another holder has the lock. TIMEDOUT (waited): another holder has it, or the backend had not
-     * answered for this call yet; the message says which. */
+    /* BUSY (tried once): another holder has the lock, or it is reserved for a waiter. TIMEDOUT (waited): another holder has
+     * it, or the backend had not answered for this call yet; the message says which. */
     bool contended() const noexcept
     {
         return status == MORTISE_BUSY || status == MORTISE_TIMEDOUT;

@@ -31,7 +31,7 @@
  *   the client closes and leaves the claim to its ttl****            | -        -        ASKED    HELD
  *
  *   *: only if nothing of the former id can be in the backend.
- *   **: in a way that repeating it would not change. What is left in the backend ends with its ttl.
+ *   **: a repeat would be refused in the same way. If the claim is still in the backend, it ends with its ttl.
  *   ***: or the witness has closed its own client of that configuration (docs/crash.md says when).
  *   ****: `ends_ns` has an instant from then on.
  *
@@ -113,7 +113,7 @@ typedef struct mortise_witness_slot {
     unsigned char grant[MORTISE_WITNESS_GRANT_SIZE];
     uint32_t name_len, owner_len;
     char name[MORTISE_NAME_MAX];   /* with the namespace */
-    char owner[MORTISE_OWNER_MAX]; /* owner_len 0: not shared by owner */
+    char owner[MORTISE_OWNER_MAX]; /* owner_len 0: no owner */
     uint64_t reserved;
 } mortise_witness_slot;
 
