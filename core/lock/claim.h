@@ -123,7 +123,7 @@ struct claim {
     struct waitlist *waitlist; /* ASKING and PAUSED: it asks for this one */
     struct timer timer;
     mortise_grant_id id;
-    char *owner; /* NULL: unshared */
+    char *owner; /* NULL: no owner */
     uint32_t owner_len;
     uint32_t ttl_ms;
     mortise_mode mode;

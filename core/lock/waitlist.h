@@ -33,7 +33,7 @@ struct waiter {
     struct claim *spare;       /* the caller brings a claim, so that the list never lacks one; NULL: the list has taken it */
     mortise_error *error;      /* filled on failure; may be NULL */
 
-    const char *owner; /* NULL: unshared */
+    const char *owner; /* NULL: no owner */
     size_t owner_len;
     int64_t ttl_ms;
     int64_t max_hold_ms;

@@ -5,8 +5,8 @@
  * - *Inside.* At most one thread at a time is inside the stack. A thread that has work for it (ops to
  *   start or cancel, ready descriptors, a posted function) puts the work on a list. If no thread is inside,
  *   it goes in and does everything on the lists, also for other threads. If a thread is inside, that
- *   thread does the work before it leaves. So no caller waits for a module that is stuck in a disk, and
- *   the requests of many callers form batches.
+ *   thread does the work before it leaves. So the requests of many callers form batches. If the thread
+ *   inside is stuck in a disk operation, the other callers can still give up when their time is over.
  * - *Leader.* Of the threads that wait for an outcome, one polls the stack's descriptors; the others
  *   (followers) sleep until their outcome is there or they are named leader. A leader that leaves
  *   names the next one, preferably a caller whose outcome is expected soon (pump_expect). A lone caller
@@ -80,8 +80,8 @@ struct task_list {
     struct task *first, *last;
 };
 
-struct posted; /* a module's function, from host->post */
-struct board;  /* of the look-ups under way: resolve.c */
+struct posted;  /* a module's function, from host->post */
+struct lookups; /* of the look-ups under way: resolve.c */
 
 struct pump;
 
@@ -146,7 +146,7 @@ struct pump {
     int shown;                /* an epoll set, which has this pump's in it */
     bool hidden;              /* `shown` does not report it until a thread leaves the inside */
     bool manual;              /* tests turn it by hand: no service thread */
-    struct board *board;      /* NULL until a name is first looked up */
+    struct lookups *lookups;  /* NULL until a name is first looked up */
 };
 
 void pump_init(struct pump *pump, const struct pump_upcalls *upcalls, struct loader *loader);

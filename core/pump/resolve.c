@@ -2,7 +2,7 @@
  * minutes, and nothing may block inside the pump. A numeric address is answered without a thread.
  *
  * A look-up has two owners: its thread, which may outlive the client by far (the resolver cannot be
- * interrupted), and the client's list, which lives until the pump is destroyed. They share the board,
+ * interrupted), and the client's list, which lives until the pump is destroyed. They share a `struct lookups`,
  * which is freed with the last of them. If the client is gone, the thread drops its result. */
 #include "pump/pump_internal.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-struct board {
+struct lookups {
     pthread_mutex_t lock; /* before the pump's; held over a post, so that the pump stays */
     struct pump *pump;    /* NULL: the client is gone */
     struct lookup *first;
@@ -22,7 +22,7 @@ struct board {
 
 struct lookup {
     struct lookup *next, *previous;
-    struct board *board;
+    struct lookups *lookups;
     struct instance *instance; /* NULL: it is gone, and the result is dropped */
     mortise_resolved resolved;
     void *argument;
@@ -34,47 +34,47 @@ struct lookup {
     char node[];
 };
 
-static void board_unref(struct board *board)
+static void lookups_unref(struct lookups *lookups)
 {
-    pthread_mutex_lock(&board->lock);
-    bool last = --board->references == 0;
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_lock(&lookups->lock);
+    bool last = --lookups->references == 0;
+    pthread_mutex_unlock(&lookups->lock);
     if (!last)
         return;
-    pthread_mutex_destroy(&board->lock);
-    free(board);
+    pthread_mutex_destroy(&lookups->lock);
+    free(lookups);
 }
 
-static struct board *board_of(struct pump *pump)
+static struct lookups *lookups_of(struct pump *pump)
 {
-    if (pump->board != NULL)
-        return pump->board;
-    struct board *board = calloc(1, sizeof(*board));
-    if (board == NULL)
+    if (pump->lookups != NULL)
+        return pump->lookups;
+    struct lookups *lookups = calloc(1, sizeof(*lookups));
+    if (lookups == NULL)
         return NULL;
-    pthread_mutex_init(&board->lock, NULL);
-    board->pump = pump;
-    board->references = 1;
-    pump->board = board;
-    return board;
+    pthread_mutex_init(&lookups->lock, NULL);
+    lookups->pump = pump;
+    lookups->references = 1;
+    pump->lookups = lookups;
+    return lookups;
 }
 
-/* board lock held */
-static void link_locked(struct board *board, struct lookup *lookup)
+/* lookups lock held */
+static void link_locked(struct lookups *lookups, struct lookup *lookup)
 {
-    lookup->next = board->first;
-    if (board->first != NULL)
-        board->first->previous = lookup;
-    board->first = lookup;
-    board->references++;
+    lookup->next = lookups->first;
+    if (lookups->first != NULL)
+        lookups->first->previous = lookup;
+    lookups->first = lookup;
+    lookups->references++;
 }
 
-static void unlink_locked(struct board *board, struct lookup *lookup)
+static void unlink_locked(struct lookups *lookups, struct lookup *lookup)
 {
     if (lookup->previous != NULL)
         lookup->previous->next = lookup->next;
     else
-        board->first = lookup->next;
+        lookups->first = lookup->next;
     if (lookup->next != NULL)
         lookup->next->previous = lookup->previous;
 }
@@ -91,22 +91,22 @@ static void lookup_free(struct lookup *lookup)
 static void deliver(void *ctx, void *argument)
 {
     struct lookup *lookup = argument;
-    struct board *board = lookup->board;
-    pthread_mutex_lock(&board->lock);
-    unlink_locked(board, lookup);
-    pthread_mutex_unlock(&board->lock);
-    board_unref(board);
+    struct lookups *lookups = lookup->lookups;
+    pthread_mutex_lock(&lookups->lock);
+    unlink_locked(lookups, lookup);
+    pthread_mutex_unlock(&lookups->lock);
+    lookups_unref(lookups);
     lookup->resolved(ctx, lookup->argument, lookup->addresses,
                      lookup->addresses != NULL ? NULL : gai_strerror(lookup->problem));
     lookup_free(lookup);
 }
 
-/* board lock held */
+/* lookups lock held */
 static void post(struct lookup *lookup)
 {
     struct posted *posted = lookup->posted;
     lookup->posted = NULL; /* the pump's now */
-    pump_post_made(lookup->board->pump, posted, lookup->instance, deliver, lookup);
+    pump_post_made(lookup->lookups->pump, posted, lookup->instance, deliver, lookup);
 }
 
 static int look_up(struct lookup *lookup, int flags)
@@ -121,21 +121,21 @@ static int look_up(struct lookup *lookup, int flags)
 static void *run(void *argument)
 {
     struct lookup *lookup = argument;
-    struct board *board = lookup->board;
+    struct lookups *lookups = lookup->lookups;
     look_up(lookup, AI_ADDRCONFIG);
     if (lookup->problem == EAI_NONAME || lookup->problem == EAI_ADDRFAMILY)
         look_up(lookup, 0); /* "localhost" on a host that has only a loopback address */
-    pthread_mutex_lock(&board->lock);
-    bool gone = board->pump == NULL || lookup->instance == NULL;
+    pthread_mutex_lock(&lookups->lock);
+    bool gone = lookups->pump == NULL || lookup->instance == NULL;
     lookup->thread = false;
     if (!gone)
         post(lookup);
-    else if (board->pump != NULL)
-        unlink_locked(board, lookup);
-    pthread_mutex_unlock(&board->lock);
+    else if (lookups->pump != NULL)
+        unlink_locked(lookups, lookup);
+    pthread_mutex_unlock(&lookups->lock);
     if (gone) {
         lookup_free(lookup);
-        board_unref(board);
+        lookups_unref(lookups);
     }
     return NULL;
 }
@@ -174,60 +174,60 @@ static struct lookup *new_lookup(const char *node, const char *port)
 bool resolve_begin(struct pump *pump, struct instance *instance, const char *node, const char *port,
                    mortise_resolved resolved, void *argument)
 {
-    struct board *board = board_of(pump);
-    struct lookup *lookup = board != NULL ? new_lookup(node, port) : NULL;
+    struct lookups *lookups = lookups_of(pump);
+    struct lookup *lookup = lookups != NULL ? new_lookup(node, port) : NULL;
     if (lookup == NULL)
         return false;
-    lookup->board = board;
+    lookup->lookups = lookups;
     lookup->instance = instance;
     lookup->resolved = resolved;
     lookup->argument = argument;
-    pthread_mutex_lock(&board->lock);
-    link_locked(board, lookup);
+    pthread_mutex_lock(&lookups->lock);
+    link_locked(lookups, lookup);
     lookup->thread = look_up(lookup, AI_NUMERICHOST) != 0;
     bool begun = !lookup->thread || start_thread(lookup);
     if (!lookup->thread)
         post(lookup);
     if (!begun) {
-        unlink_locked(board, lookup);
-        board->references--;
+        unlink_locked(lookups, lookup);
+        lookups->references--;
     }
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_unlock(&lookups->lock);
     if (!begun)
         lookup_free(lookup);
     return begun;
 }
 
-/* A look-up whose result was posted already stays on the board until the pump is destroyed. */
+/* A look-up whose result was posted already stays in the list until the pump is destroyed. */
 void resolve_forget(struct pump *pump, const struct instance *instance)
 {
-    struct board *board = pump->board;
-    if (board == NULL)
+    struct lookups *lookups = pump->lookups;
+    if (lookups == NULL)
         return;
-    pthread_mutex_lock(&board->lock);
-    for (struct lookup *lookup = board->first; lookup != NULL; lookup = lookup->next)
+    pthread_mutex_lock(&lookups->lock);
+    for (struct lookup *lookup = lookups->first; lookup != NULL; lookup = lookup->next)
         if (lookup->instance == instance)
             lookup->instance = NULL;
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_unlock(&lookups->lock);
 }
 
 /* No thread is inside the pump, and none will be. */
 void resolve_end(struct pump *pump)
 {
-    struct board *board = pump->board;
-    if (board == NULL)
+    struct lookups *lookups = pump->lookups;
+    if (lookups == NULL)
         return;
-    pump->board = NULL;
-    pthread_mutex_lock(&board->lock);
-    board->pump = NULL;
-    for (struct lookup *lookup = board->first, *next; lookup != NULL; lookup = next) {
+    pump->lookups = NULL;
+    pthread_mutex_lock(&lookups->lock);
+    lookups->pump = NULL;
+    for (struct lookup *lookup = lookups->first, *next; lookup != NULL; lookup = next) {
         next = lookup->next;
         if (lookup->thread)
             continue; /* its thread frees it */
-        unlink_locked(board, lookup);
-        board->references--; /* not the last: that is the client's */
+        unlink_locked(lookups, lookup);
+        lookups->references--; /* not the last: that is the client's */
         lookup_free(lookup);
     }
-    pthread_mutex_unlock(&board->lock);
-    board_unref(board);
+    pthread_mutex_unlock(&lookups->lock);
+    lookups_unref(lookups);
 }
