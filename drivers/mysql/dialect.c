@@ -148,9 +148,9 @@ static bool take_names(struct request *request)
     struct cells cells;
     if (!next_cells(my_request(request)->rows_before, 1, &cells) || number(&cells, 0) != 1)
         return false;
+    /* A row that makes no sense is left out: a caller that asks for its name gets an error. */
     while (next_cells(my_request(request)->rows, 9, &cells))
-        if (cells.texts[0] != NULL &&
-            take_row(&cells, 2, &request->base.locks->row)) /* else: who asks for it is told */
+        if (cells.texts[0] != NULL && take_row(&cells, 2, &request->base.locks->row))
             locks_list_row(&request->base, cells.texts[0], cells.lengths[0], number(&cells, 1));
     return true;
 }

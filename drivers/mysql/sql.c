@@ -27,7 +27,7 @@ const char sql_now_us[] = NOW_US;
     "CREATE TABLE IF NOT EXISTS mortise_lock(\n"                                                   \
     "    name VARBINARY(512) NOT NULL PRIMARY KEY,\n"                                              \
     "    version BIGINT NOT NULL,           -- of the last hold: its token\n"                      \
-    "    owner VARBINARY(512),              -- null: the hold is not shared\n"                     \
+    "    owner VARBINARY(512),              -- null: the hold has no owner\n"                      \
     "    grants VARBINARY(24576),           -- who holds: a grant id, or with an owner (id, "      \
     "expiry)...\n"                                                                                 \
     "    acquired_at BIGINT NOT NULL,       -- microseconds since 1970, UTC\n"                     \

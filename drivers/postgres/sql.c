@@ -13,7 +13,7 @@
     "CREATE TABLE IF NOT EXISTS mortise_lock(\n"                                                   \
     "    name bytea NOT NULL PRIMARY KEY,\n"                                                       \
     "    version bigint NOT NULL,           -- of the last hold: its token\n"                      \
-    "    owner bytea,                       -- null: the hold is not shared\n"                     \
+    "    owner bytea,                       -- null: the hold has no owner\n"                      \
     "    grants bytea,                      -- who holds: a grant id, or with an owner (id, "      \
     "expiry)...\n"                                                                                 \
     "    acquired_at timestamptz NOT NULL,\n"                                                      \

@@ -7,7 +7,7 @@
     "mortise_lock(\n"                                                                              \
     "    name BLOB NOT NULL PRIMARY KEY,\n"                                                        \
     "    version INTEGER NOT NULL,      -- of the last hold: its token\n"                          \
-    "    owner BLOB,                    -- NULL: the hold is not shared\n"                         \
+    "    owner BLOB,                    -- NULL: the hold has no owner\n"                          \
     "    grants BLOB,                   -- who holds: a grant id, or with an owner (id, "          \
     "expiry)...\n"                                                                                 \
     "    acquired_at INTEGER NOT NULL,  -- microseconds since the host's start\n"                  \
