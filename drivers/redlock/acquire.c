@@ -72,7 +72,7 @@ struct attempt {
 
 static void round_begin(struct attempt *attempt);
 static void confirm(struct attempt *attempt, const struct ballot *votes, uint64_t token);
-static void undo(struct attempt *attempt, bool loud, const struct ballot *failed);
+static void undo(struct attempt *attempt, bool announced, const struct ballot *failed);
 
 /* ---- the states ----------------------------------------------------------------------------------------------- */
 
@@ -268,7 +268,7 @@ static void ask_look(struct ballot *ballot, bool over)
         return;
     if (won)
         ask_won(attempt, ballot);
-    else /* loud if others may have taken our votes for a quorum */
+    else /* its end is announced if others may have taken our votes for a quorum */
         undo(attempt, without <= driver->count - driver->quorum, ballot);
 }
 
@@ -423,14 +423,14 @@ static void undo_look(struct ballot *ballot, bool over)
 static const struct ballot_kind undoing = {
     .put = undo_put, .take = undo_take, .look = undo_look, .effect = EFFECT_UNDO};
 
-static void undo(struct attempt *attempt, bool loud, const struct ballot *failed)
+static void undo(struct attempt *attempt, bool announced, const struct ballot *failed)
 {
     struct driver *driver = attempt->driver;
     char mark = pubsub_mark(driver, attempt->op->name, attempt->op->name_len);
     enum undoer undoer = attempt->claim->shared ? UNDOER_READER
                          : waits(attempt)       ? UNDOER_WAITER
                                                 : UNDOER_WRITER;
-    struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, undoer, mark);
+    struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, announced, undoer, mark);
     if (ballot == NULL) {
         fail_few(attempt, 0, failed);
         return;

@@ -103,7 +103,7 @@ void claims_free(struct driver *driver)
 void claim_begin(struct driver *driver, struct claim *claim)
 {
     claim->round++;
-    claim->loud = false;
+    claim->announced = false;
     for (unsigned i = 0; i < driver->count; i++) {
         claim->traces[i].again = false;
         claim_note(claim, i, TRACE_HAS_NOT); /* an earlier vote may have been undone */
@@ -118,9 +118,9 @@ void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms)
         claim->until_ns = until_ns;
 }
 
-void claim_end(struct driver *driver, struct claim *claim, bool loud)
+void claim_end(struct driver *driver, struct claim *claim, bool announced)
 {
-    claim->loud |= loud;
+    claim->announced |= announced;
     claim->token = 0; /* from here on, this grant gets another hold */
     if (claim->state != CLAIM_WANTED)
         return;

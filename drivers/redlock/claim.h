@@ -89,7 +89,7 @@ struct claim {
     enum claim_state state;
     unsigned references; /* of attempts, ballots and callers */
     unsigned round;
-    bool loud;      /* ENDING: an undo wakes the waiters */
+    bool announced; /* ENDING: its undo is published, so that waiters wake */
     char mark;      /* the mark that its votes bring along: pubsub.c; ' ': none */
     bool shared;    /* its votes are shared, or may be: a downgrade was sent */
     bool unsettled; /* a downgrade was sent, and has not won yet */
@@ -114,8 +114,8 @@ void claim_unref(struct driver *driver, struct claim *claim);
 void claim_begin(struct driver *driver, struct claim *claim);
 /* Notes until when the claim's votes live if no renewal extends them. */
 void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms);
-/* Nobody wants the claim any more: ENDING. `loud`: its release may let a waiter in. */
-void claim_end(struct driver *driver, struct claim *claim, bool loud);
+/* Nobody wants the claim any more: ENDING. `announced`: its end may let a waiter in, so waiters hear of it. */
+void claim_end(struct driver *driver, struct claim *claim, bool announced);
 
 /* Only this function changes a trace. HAS, HAS_NOT and UNDONE count only in the round whose request was answered. */
 void claim_note(struct claim *claim, unsigned node, enum trace_event event);

@@ -11,7 +11,7 @@
  *   findings.c   what PING adds for `mortise doctor`
  *   list.c       LIST
  *   pubsub.c     wakes waiters when a lock is released
- *   courtesy.c   ... and come before the client that released
+ *   courtesy.c   lets the woken waiters ask before the client that released
  *   pause.c      how long contenders pause that have split the votes
  *   bar.c        a waiting writer keeps new readers out
  *   undo.c       removes a claim from the nodes, now or when they are back
@@ -115,7 +115,7 @@ enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *
 /* Ends the claim and asks all nodes that may have something of it to delete that. The caller sets the op before
  * ballot_begun(). NULL: out of memory; then the undo is sent later, and no op waits for it. */
 struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, struct claim *claim,
-                        bool loud, enum undoer undoer, char mark);
+                        bool announced, enum undoer undoer, char mark);
 /* The same, without an op that waits for it. */
 void undo_all(struct driver *driver, struct claim *claim);
 /* A node is back. */

@@ -1,6 +1,6 @@
 /* undo.c - removes a claim from the nodes: now, by a timer if that failed, and when a node is back. undo.lua deletes
- * the lock if it is this grant's, and wakes the waiters if the claim is loud. The claim is kept until each node has
- * answered, or max_ttl has passed: see claim.h. */
+ * the lock if it is this grant's, and wakes the waiters if the end of the claim is to be announced. The claim is kept
+ * until each node has answered, or max_ttl has passed: see claim.h. */
 #include "redlock.h"
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
@@ -10,7 +10,7 @@
 static const char *telling(const struct ballot *ballot, const struct vote *vote)
 {
     const struct claim *claim = ballot->claim;
-    if (!claim->loud)
+    if (!claim->announced)
         return "0";
     if (claim->mark == ' ')
         return "1";
@@ -77,10 +77,10 @@ static void undo_node(struct ballot *ballot, unsigned i)
 }
 
 struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, struct claim *claim,
-                        bool loud, enum undoer undoer, char mark)
+                        bool announced, enum undoer undoer, char mark)
 {
     struct ballot *ballot = ballot_new(driver, kind, claim);
-    claim_end(driver, claim, loud);
+    claim_end(driver, claim, announced);
     if (ballot != NULL) {
         ballot->undoer = (unsigned char)undoer;
         ballot->mark = mark;

@@ -116,10 +116,10 @@ static void test_begun_again(void)
     note_all(claim, TRACE_ASKED);
     note_all(claim, TRACE_HAS);
     claim_end(&driver, claim, true);
-    CHECK(claim->loud && claim->token == 0);
+    CHECK(claim->announced && claim->token == 0);
     note_all(claim, TRACE_UNDONE);
     claim_begin(&driver, claim);
-    CHECK(claim->state == CLAIM_WANTED && driver.ending == NULL && !claim->loud);
+    CHECK(claim->state == CLAIM_WANTED && driver.ending == NULL && !claim->announced);
     CHECK(claim->round != round);
     claim_note(claim, 2, TRACE_UNDO_LOST);
     CHECK(claim_is_barred(claim, 2) && !claim_is_barred(claim, 1));
@@ -195,7 +195,8 @@ static void test_foreign(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(claim);
     note_all(claim, TRACE_ASKED);
     claim_end(&driver, claim, true);
-    CHECK(claim->loud && claim->state == CLAIM_FOREIGN && driver.ending == NULL && !is_known());
+    CHECK(claim->announced && claim->state == CLAIM_FOREIGN && driver.ending == NULL &&
+          !is_known());
     claim_unref(&driver, claim_ref(claim));
     CHECK(claim->references == 1);
     claim_unref(&driver, claim);
