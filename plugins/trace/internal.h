@@ -86,7 +86,7 @@ bool ring_is_half_full(const struct ring *ring); /* the producer's view */
 /* ---- path.c ---------------------------------------------------------------------------------------- */
 
 /* Like open(2), but fails with EPERM for a symbolic link or file of another user than root or this one, and for a file with
- * several names. */
+ * several hard links. */
 int path_open(const char *name, int flags);
 /* Returns the cause in words. */
 const char *path_why(int cause);

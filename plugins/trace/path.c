@@ -102,6 +102,6 @@ int path_open(const char *name, int flags)
 const char *path_why(int cause)
 {
     return cause == EPERM ? "not permitted, or a file or symbolic link of another user, or a file "
-                            "with several names"
+                            "with several hard links"
                           : strerror(cause);
 }

@@ -410,7 +410,7 @@ static void test_planted(void)
     snprintf(moved, sizeof(moved), "%s/moved.json", folder);
     CU_ASSERT_FATAL(test_file_write(other_path, "text"));
     CU_ASSERT_EQUAL_FATAL(link(other_path, path), 0);
-    refused(path, -1, "several names");
+    refused(path, -1, "several hard links");
     CU_ASSERT_EQUAL(unlink(path), 0);
     if (geteuid() != 0)
         return; /* only root can make what is another user's */
