@@ -265,9 +265,9 @@ static void take_section(struct migrate_file *file, const char *path)
         snprintf(file->section, sizeof file->section, "%s", section);
 }
 
-/* Finds the path that the library reads, with links followed, and the section if that is named with it. What is no file may have
- * a password, so the library says how it is called. Opened without `require`: the phase in the file need not meet it
- * (migrate_sides.c). */
+/* Finds the path that the library reads, with links followed, and the section if that is named with it. If that is no file, it
+ * may be a URL with a password, so the message shows what mortise_config_source() returns, which has no secrets. Opened without
+ * `require`: the phase in the file need not meet it (migrate_sides.c). */
 static int find_path(struct migrate_file *file)
 {
     mortise_client *client;

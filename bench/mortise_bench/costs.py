@@ -1,6 +1,6 @@
 """What it costs while nothing happens: wait (a lock is held, W clients wait for it) and renew (M locks are held).
-Counted on the server over some seconds, once for each subject, one after the other. Processor time and requests are of
-two spells of the same length, one after the other, where counting the requests costs the server something."""
+Counted on the server over some seconds, once for each subject, one after the other. If counting the requests costs the
+server something, processor time and requests are measured in two intervals of the same length, one after the other."""
 
 import math
 import time
@@ -10,19 +10,19 @@ from .workloads import Case
 
 SETTLE_S = 0.7
 TTL_MS = 3000
-# The part of the ttl after which a held lock is renewed, if that is not a third, because a spell consists of whole
+# The part of the ttl after which a held lock is renewed, if that is not a third, because an interval consists of whole
 # periods. In ZooKeeper, a session of 4 s is kept alive.
 RENEWED_AFTER = {"redis_semaphore": 0.8}
 BEATS = {"zookeeper": 10, "etcd": 6}  # of Mortise while it holds something, in a session or a lease
 SESSION_PERIOD_S = 4 / 3
-# A spell of several pings: Mortise has its own distance between beats there, 1.03 s, so 9 beats come in the time
+# An interval of several pings: Mortise has its own distance between beats there, 1.03 s, so 9 beats come in the time
 # of 7 pings.
 SESSION_PERIODS = 7
 SESSION_BEGINS_S = 0.02  # of each waiter, until it is in the queue
 LEASE_PERIODS_S = 20  # etcd: a waiter's lease of 38 s is kept alive every 6.3 s
-# On Redis and PostgreSQL, a waiter of Mortise asks again when the holder's time is over, which the last answer has told it. A
-# spell lasts two such times, and begins after one. It does so on MySQL, too, where waiters look at least every 1.6 s, and
-# requests are not counted. Rivals poll; and a rival that does not renew would lose what it holds in so long a spell.
+# On Redis and PostgreSQL, a waiter of Mortise asks again when the holder's time is over, which the last answer has told it. An
+# interval lasts two such times, and begins after one. It is the same on MySQL, although waiters poll there at least every 1.6 s
+# and requests are not counted. Rivals poll. A rival that does not renew would lose what it holds in so long an interval.
 HOLDERS_TIMES = 2
 
 
@@ -49,7 +49,7 @@ class Cost(Case):
         return SESSION_PERIOD_S * (SESSION_PERIODS if seconds > 1 else 1)
 
     def watch(self, seconds, client):
-        """Processor time is read last before the spell and first after it: asking costs some itself."""
+        """Processor time is read last before the interval and first after it, because reading it costs some itself."""
         servers = self.context.servers
         time.sleep(SETTLE_S)
         counting = servers.requests() if servers is not None else None

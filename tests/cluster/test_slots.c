@@ -166,7 +166,8 @@ static bool is_asked_twice(void *before)
     return fleet_calls(&fleet, 0, "evalsha") >= *(int64_t *)before + 2;
 }
 
-/* Who waits at the new node by ASK asks it as any owner when the slot has arrived: by scripts that it knows. */
+/* A waiter that ASK has led to the new node asks it like any owner of a slot once the slot has arrived: with scripts that the
+ * node knows. */
 static void test_arrived(void)
 {
     struct pending pending = PENDING_INIT;

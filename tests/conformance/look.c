@@ -83,7 +83,7 @@ static void test_inspect_waiters(void)
         CU_ASSERT(wait_waiters(name, 1));
         EXPECT(OK, mortise_cancel(other, pending.request));
         PENDING_EXPECT(&pending, CANCELED);
-        CU_ASSERT(wait_waiters(name, 0)); /* who gives up leaves nothing behind */
+        CU_ASSERT(wait_waiters(name, 0)); /* a caller that gives up leaves nothing behind */
     }
     give(lease);
     close_client(client);

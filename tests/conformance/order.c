@@ -140,7 +140,7 @@ static void test_others_get_a_turn(void)
     for (int i = 0; i < COUNT; i++)
         PENDING_EXPECT(&pendings[i], OK);
     if (has(MORTISE_CAP_FAIR))
-        CU_ASSERT(lonely.place <= 66); /* handover_max, and who was at it */
+        CU_ASSERT(lonely.place <= 66); /* handover_max, and the caller that had the lock already */
     close_client(crowded);
     close_client(other);
 }

@@ -137,7 +137,7 @@ static void test_thread_owner(void)
     close_client(two);
 }
 
-/* Who holds the name does not queue behind those that wait for it. */
+/* An owner that holds the name does not queue behind the callers that wait for it. */
 static void test_passes_waiters(void)
 {
     mortise_client *client = open_client(NULL), *other = open_client(NULL);

@@ -59,7 +59,7 @@ static void test_together(void)
                                       : mortise_token(leases[i]) == 0);
         last = mortise_token(leases[i]);
     }
-    SAFE(try_once(clients[0], name) == MORTISE_BUSY); /* not even who reads */
+    SAFE(try_once(clients[0], name) == MORTISE_BUSY); /* not even a client that reads */
     blocked_start(&writer, subject.looker, name, WRITE_WAITING);
     CU_ASSERT(wait_local_waiters(subject.looker, 1));
     for (int i = 0; i < 3; i++) {

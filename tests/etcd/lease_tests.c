@@ -335,7 +335,7 @@ static void test_key_replaced(void)
     replace_key(true);
 }
 
-/* Killed, and started again: what was held is held, and who waits gets it. */
+/* Killed, and started again: what was held is held, and the waiter gets it. */
 static void restart(const char *verb)
 {
     mortise_client *holder = client_direct("ttl=60s"), *client = client_direct("ttl=60s");

@@ -38,7 +38,7 @@ void in_parallel(void (*run)(void *argument), void *arguments, size_t size, size
 int run_tests(const char *suite, const CU_TestInfo *tests, int argc, char **argv);
 
 /* foreign.c: the program has a socket of its own, which blocks, under the number of the client's connection to this port on
- * 127.0.0.1. full: it blocks who sends; else who reads. Checks that the client notices, and connects again. */
+ * 127.0.0.1. full: a send blocks; otherwise a read blocks. Checks that the client notices, and connects again. */
 void put_foreign_socket(mortise_client *client, int port, bool full);
 
 #endif

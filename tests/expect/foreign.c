@@ -12,7 +12,7 @@
 #define FDS_MAX 1024
 #define FEWEST 100 /* bytes that a read waits for */
 
-/* The first end blocks: if it is full, who sends; else who reads, though poll(2) says that there is something. */
+/* The first end blocks: if it is full, a send blocks; otherwise a read blocks, although poll(2) reports data. */
 static bool blocking_pair(int ends[2], bool full)
 {
     static const char bytes[4096];
@@ -67,7 +67,7 @@ void put_foreign_socket(mortise_client *client, int port, bool full)
     CHECK(replace_connections(port, ends[0]) > 0);
     if (CHECK(pthread_create(&thread, NULL, use_client, &use) == 0)) {
         CHECK(test_count_wait(&use.done, 1));
-        shutdown(ends[1], SHUT_RDWR); /* who is blocked goes on */
+        shutdown(ends[1], SHUT_RDWR); /* the blocked thread continues */
         pthread_join(thread, NULL);
         EXPECT(OK, use.status);
     }

@@ -26,7 +26,7 @@
 
 /* Bounds failure only. Each question to the server is a process of its own, and the machine may be busy. */
 #define PATIENCE_MS 60000
-/* Who waits is told before that, or fails. */
+/* A waiter is notified before that, or fails. */
 #define WAITER_MS 100000
 /* So a claim that is waited for does not end by itself. */
 #define HOLD_MS 600000

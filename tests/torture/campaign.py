@@ -18,7 +18,7 @@ from witness import Witness
 UNREACHABLE = 69  # exit code: half a step may have been taken, and it can be repeated
 LOOK_S = 0.2
 GETTING_ON = 5  # acquisitions of a process, and one of each name
-SLACK_MS = 100  # who was stopped goes on when it has a processor
+SLACK_MS = 100  # a process that was stopped continues only when it gets a processor
 # What a call may end with where nothing is broken, but there is much to do. Only acquires end without success: of those
 # that would not wait, or not for longer, or were canceled. All time-outs of a load are longer than it makes anything wait.
 NAMED = {"acquire.OK", "acquire.BUSY", "acquire.TIMEDOUT", "acquire.CANCELED",

@@ -41,7 +41,7 @@ static mortise_lease *_Atomic shown; /* some lease, for others to look at */
 static bool closing; /* leases may end at any time */
 static _Atomic bool closed;
 
-/* What two holders at one time do, but also one who stood still until another one had his lock: that one has lost his lease. */
+/* strangers: two held a lock at once, or a thread stood still until another had its lock, and has lost its lease (losses). */
 static _Atomic int strangers, losses;
 
 static void pass(int which, mortise_lease *lease)
@@ -330,8 +330,8 @@ static void *keep_a_lease(void *argument)
     return NULL;
 }
 
-/* Where threads get no processor for so long that a lease is lost, nobody releases its claim: it runs out, and stands
- * in the sim until somebody comes for the name. */
+/* If threads get no processor for so long that a lease is lost, nobody releases its claim: it expires, and the sim
+ * keeps it until somebody acquires the name. */
 static void take_what_ran_out(int keepers)
 {
     char name[16];
