@@ -2,6 +2,7 @@
 #include "witness/area.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 
 #define FIRST_SLOTS 8 /* about two pages */
 #define LEAST_SLOTS 64
+#define STEP_SLOTS 1024 /* about a MiB, and much less than a ms */
+#define TRIES 20
 
 static_assert(sizeof(mortise_witness_area) == 64 && sizeof(mortise_witness_slot) == 1088,
               "clients and witnesses of different builds share these");
@@ -31,11 +34,25 @@ static uint32_t most_slots(void)
     return most >= LEAST_SLOTS ? most : 0;
 }
 
+/* Before Linux 6.11 any signal for this thread ends fallocate(), which then has allocated nothing. Calls are short, so that
+ * a timer of the application cannot end each one. They are few, too, because the caller holds a lock. */
+static bool allocate(const struct area *area, uint32_t ready)
+{
+    size_t from = area->ready == 0 ? 0 : size_of(area->ready); /* its page is there already */
+    size_t size = size_of(ready) - from;
+    int failed, tries = 0;
+    do
+        failed = fallocate(area->file.fd, 0, (off_t)from, (off_t)size);
+    while (failed != 0 && errno == EINTR && ++tries < TRIES);
+    return failed == 0;
+}
+
 /* Allocates pages for more slots. It does not do so by touching them: if there is no memory, that would be a SIGBUS. The
  * rest of the mapping cannot be accessed, so mlockall() allocates no pages for it. */
 static bool grow(struct area *area)
 {
-    uint32_t ready = area->ready == 0 ? FIRST_SLOTS : 2 * area->ready;
+    uint32_t more = area->ready == 0 ? FIRST_SLOTS : area->ready;
+    uint32_t ready = area->ready + (more < STEP_SLOTS ? more : STEP_SLOTS);
     if (ready > area->most)
         ready = area->most;
     if (ready == area->ready)
@@ -44,7 +61,7 @@ static bool grow(struct area *area)
     if (list == NULL)
         return false;
     area->free = list;
-    if (!own_fd_is(&area->file) || fallocate(area->file.fd, 0, 0, (off_t)size_of(ready)) != 0 ||
+    if (!own_fd_is(&area->file) || !allocate(area, ready) ||
         mprotect(area->head, size_of(ready), PROT_READ | PROT_WRITE) != 0)
         return false;
     area->ready = ready;

@@ -1,8 +1,31 @@
 /* test_witness_slots.c - what a witness sees of a client's claims: each cell of the table of slots in <mortise/witness.h>. */
 #include "witness_test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* Of how many calls of fallocate() only the last one is not ended by a signal. 0: no signals. */
+static int calls_each;
+static int calls;          /* of fallocate() */
+static off_t allocated_to; /* by the last call that succeeded */
+
+/* In place of the C library's. */
+__attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at, off_t size)
+{
+    struct stat about;
+    calls++;
+    if (calls_each > 0 && calls % calls_each != 0) {
+        errno = EINTR;
+        return -1;
+    }
+    CU_ASSERT_EQUAL(fstat(fd, &about), 0);
+    CU_ASSERT_EQUAL(at, about.st_blocks == 0 ? 0 : allocated_to);
+    allocated_to = at + size;
+    return (int)syscall(SYS_fallocate, fd, mode, at, size);
+}
 
 /* The state of the only slot when the driver is given a request: what was in the area before the request left. */
 static mortise_witness_slot at_start[8];
@@ -174,25 +197,84 @@ static void test_lost(void)
     finish();
 }
 
+#define MANY 300
+static mortise_lease *leases[MANY];
+
+static void take_first(int how_many)
+{
+    char name[16];
+    for (int i = 0; i < how_many; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        leases[i] = take(&rig, name, NULL);
+    }
+}
+
+static void release_first(int how_many)
+{
+    for (int i = 0; i < how_many; i++)
+        release(leases[i]);
+}
+
 static void test_many(void)
 {
-    enum { MANY = 300 };
-    mortise_lease *leases[MANY];
-    char name[16];
     start("");
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < MANY; i++) {
-            snprintf(name, sizeof(name), "%d", i);
-            leases[i] = take(&rig, name, NULL);
-        }
+        take_first(MANY);
         CU_ASSERT_EQUAL(head().used, MANY);
         CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), MANY);
-        for (int i = 0; i < MANY; i++)
-            release(leases[i]);
+        release_first(MANY);
         CU_ASSERT_EQUAL(IN_USE(), 0);
     }
     CU_ASSERT_EQUAL(fcntl(area, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     finish();
+}
+
+/* Signals end calls that allocate pages: there is a witness, and each claim has a slot. */
+static void test_signals(void)
+{
+    calls = 0;
+    calls_each = 4;
+    start("");
+    take_first(MANY);
+    CU_ASSERT_EQUAL(calls, 7 * 4); /* 8, 16, 32, 64, 128, 256 and 512 slots */
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), MANY);
+    release_first(MANY);
+    finish();
+    calls_each = 0;
+}
+
+/* They end each call: the claim is granted without a slot, and the next one gets a slot when they have ceased. */
+static void test_signals_without_end(void)
+{
+    start("");
+    take_first(8);
+    calls = 0;
+    calls_each = 1 << 30;
+    leases[8] = take(&rig, "a", NULL);
+    calls_each = 0;
+    CU_ASSERT(calls > 4 && calls < 100);
+    CU_ASSERT_EQUAL(IN_USE(), 8);
+    leases[9] = take(&rig, "b", NULL);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), 9);
+    release_first(10);
+    finish();
+}
+
+/* However many slots there are: a call allocates no page again, and not so many that a timer could end it each time. */
+static void test_growth(void)
+{
+    struct area table;
+    off_t before = 0;
+    CU_ASSERT_FATAL(area_make(&table));
+    for (int i = 0; i < 5000; i++) {
+        mortise_witness_slot *slot = area_take(&table);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(slot);
+        slot_set_state(slot, MORTISE_WITNESS_HELD);
+        CU_ASSERT((char *)(slot + 1) <= (char *)table.head + allocated_to);
+        CU_ASSERT(allocated_to - before <= 1200000);
+        before = allocated_to;
+    }
+    area_drop(&table);
 }
 
 /* More claims than slots: those are not witnessed, and nothing else changes. */
@@ -200,15 +282,9 @@ static void test_no_slot_left(void)
 {
     start("");
     rig.client->locks.area.most = rig.client->locks.area.ready;
-    mortise_lease *leases[20];
-    char name[16];
-    for (int i = 0; i < 20; i++) {
-        snprintf(name, sizeof(name), "%d", i);
-        leases[i] = take(&rig, name, NULL);
-    }
+    take_first(20);
     CU_ASSERT_EQUAL(IN_USE(), rig.client->locks.area.most);
-    for (int i = 0; i < 20; i++)
-        release(leases[i]);
+    release_first(20);
     finish();
 }
 
@@ -286,6 +362,9 @@ int main(void)
         {"guests share one slot", test_guests},
         {"lost by the backend's word", test_lost},
         {"hundreds of claims", test_many},
+        {"signals while the area grows", test_signals},
+        {"signals without end while it grows", test_signals_without_end},
+        {"it grows in small steps", test_growth},
         {"no slot is left", test_no_slot_left},
         {"a close that leaves a claim behind", test_left_by_close},
         {"a close whose last answer is not sure", test_left_by_unsure_answer},
