@@ -77,8 +77,9 @@ static bool asks_again(const struct claim *claim)
     return claim->doubted || claim->downgrade != DOWNGRADE_NONE || claim->extend_ms > 0;
 }
 
-/* The pause after a failure; the first failure has none. It doubles from a fiftieth of the span up to a sixth, but is no longer
- * than the pause between renewals, or than 200 ms if that is longer. */
+/* The pause after a failure; the first failure has none. After the second failure it lasts up to about a twelfth of the span,
+ * and later up to a sixth, but no longer than the pause between renewals, or than 200 ms if that is longer. It is random, and
+ * at least half of these. */
 static int64_t backoff_ns(struct claim *claim)
 {
     int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
@@ -410,7 +411,8 @@ void claims_doubt_locked(struct name *name, int64_t now)
  * claims send once in a third of the ttl. A claim whose renewal is out is renewed once more, however often it is doubted
  * meanwhile. That is no limit if the driver answers renewals at once: each call then renews all claims again. So the drivers
  * themselves gather the doubts that can wait (see tell_doubt() in pump.c). The other doubts are rare (a failover, a
- * reconnection, a node that somebody deleted). They must not wait: a claim that was not checked might be reported as held while another client has the name. */
+ * reconnection, a node that somebody deleted). They must not wait: a claim that was not checked might be reported as held
+ * while another client has the name. */
 void claims_doubt(struct locks *locks, const char *text, size_t length)
 {
     pthread_mutex_lock(&locks->lock);

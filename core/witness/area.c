@@ -134,8 +134,9 @@ void area_give(struct area *area, mortise_witness_slot *slot)
 void slot_write(mortise_witness_slot *slot, const struct slot_claim *claim)
 {
     __atomic_store_n(&slot->sequence, slot->sequence + 1, __ATOMIC_RELAXED);
-    /* The witness reads only after the process has died, and a process dies between two instructions. So it is enough that
-     * the compiler keeps the order. */
+    /* The witness releases only what it reads after the process has died, and a process dies between two instructions. So it
+     * is enough that the compiler keeps the order. What it reads of a live process may be an instant old, and half written;
+     * from that it only concludes whether to go on watching a process that has no connection any more. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     slot->flags = claim->mode == MORTISE_SHARED ? MORTISE_WITNESS_SHARED : 0;
     slot->permits = claim->permits;

@@ -6,8 +6,9 @@
  *
  * THE AREA. The client makes a memfd, seals it against shrinking (F_SEAL_SHRINK) and maps it. It begins with a struct
  * mortise_witness_area; slots follow. Each claim of the client has one slot while the backend may hold something of it.
- * The client writes slots under its own lock and never waits for the witness. After the process has died, the witness reads
- * the area with pread() into a copy, and checks the copy. So no page of the client is mapped in the witness.
+ * The client writes slots under its own lock and never waits for the witness. The witness reads the area with pread() into a
+ * copy, and checks the copy. So no page of the client is mapped in the witness. It releases only what it reads after the
+ * process has died: what it reads of a live process may be an instant old, or half written.
  *
  * A slot is in one of these states. Only the client changes it; each change except WRITING is one store of one word.
  *

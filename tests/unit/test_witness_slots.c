@@ -217,6 +217,7 @@ static void release_first(int how_many)
 
 static void test_many(void)
 {
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     start("");
     for (int round = 0; round < 2; round++) {
         take_first(MANY);
@@ -225,7 +226,7 @@ static void test_many(void)
         release_first(MANY);
         CU_ASSERT_EQUAL(IN_USE(), 0);
     }
-    CU_ASSERT_EQUAL(fcntl(area, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    CU_ASSERT_EQUAL(fcntl(area, F_GET_SEALS) & seals, seals); /* vm.memfd_noexec adds F_SEAL_EXEC */
     finish();
 }
 
