@@ -222,7 +222,7 @@ def grown(curve):
         if found["bends"] is not None and found["figure"] not in WALL
     ]
     case = {"target": "", "backend": curve["backend"], "place": curve["place"]}
-    words, bound = f"scale, {curve['words']}", f"at most twice linear from size to size, up to {curve['largest']:,}"
+    words, bound = f"scale, {curve['words']}", f"at most twice linear, up to {curve['largest']:,}"
     if curve["sizes"] < 2:
         return row(case, words, bound, "there is one size only", NOT_JUDGED)
     return row(case, words, bound, "; ".join(late) or "all", not late)

@@ -6,10 +6,10 @@
 #include <stddef.h>
 
 enum text_id {
-    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> touched, insert id: the version; unshared, if free and nobody waits */
+    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> touched, insert id: the version; without an owner, if free and nobody waits */
     TEXT_ACQUIRE_NEW, /* likewise; makes the row if there is none */
-    TEXT_RENEW,       /* name, version, grant, ttl -> touched; unshared */
-    TEXT_RELEASE,     /* name, version, grant -> touched; unshared, if nobody waits */
+    TEXT_RENEW,       /* name, version, grant, ttl -> touched; without an owner */
+    TEXT_RELEASE,     /* name, version, grant -> touched; without an owner, if nobody waits */
     TEXT_LOOK, /* name -> writable, clock, version, owner, grants, acquired_at, expires_at, waiters, note, revision */
     TEXT_INSERT, /* name, then those columns in that order, but the revision -> touched */
     TEXT_SWAP,   /* likewise; then the old version and the old revision -> touched */

@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 enum text {
-    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> version; unshared, if free and nobody waits */
+    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> version; without an owner, if free and nobody waits */
     TEXT_ACQUIRE_NEW,  /* likewise; makes the row where there is none */
     TEXT_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first waiter */
-    TEXT_RENEW,        /* name, version, grant, ttl -> true; unshared */
-    TEXT_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
+    TEXT_RENEW,        /* name, version, grant, ttl -> true; without an owner */
+    TEXT_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; without an owner */
     TEXT_READ,   /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
     TEXT_INSERT, /* name, then the row's columns in that order -> true */
     TEXT_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and

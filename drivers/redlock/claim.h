@@ -89,7 +89,7 @@ struct claim {
     enum claim_state state;
     unsigned references; /* of attempts, ballots and callers */
     unsigned round;
-    bool announced; /* ENDING: its undo is published, so that waiters wake */
+    bool announced; /* ENDING: its undo is published if the lock has a mark: waiters wake */
     char mark;      /* the mark that its votes bring along: pubsub.c; ' ': none */
     bool shared;    /* its votes are shared, or may be: a downgrade was sent */
     bool unsettled; /* a downgrade was sent, and has not won yet */

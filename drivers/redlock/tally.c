@@ -5,7 +5,7 @@
  * never had more than one of them at a time: one in this round, another in the next. The undo of such a round is not
  * announced. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time (but
  * a repeated request has the nodes' own times: such a holder is looked at every `retry`). A grant that q nodes name with
- * one token has the lock, or its undo is announced (see undo() in acquire.c). */
+ * one token has the lock, or its undo is announced (see ask_look() in acquire.c). */
 #include "redlock.h"
 
 /* The marker of a shared lock has a grant id of zeros. */

@@ -8,7 +8,7 @@
  * afterwards.
  *
  * In any case, each of these files must be a regular one, because a FIFO would block this process for ever. It must have no
- * second name, and must not be a file that somebody has moved there, because SQLite, when it runs as root, gives the files
+ * second hard link, and must not be a file that somebody has moved there, because SQLite, when it runs as root, gives the files
  * beside the database to the owner of the database. */
 #include "driver.h"
 

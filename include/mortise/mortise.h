@@ -127,8 +127,8 @@ typedef struct mortise_lease mortise_lease;   /* an opaque handle: mortise_acqui
  *   the built-in default (SQLite). The current directory is never searched.
  *
  * The call parses the config, loads and opens the modules, and checks `require`. An unreachable server is no
- * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts bound it, but
- * they do not bound the file system of the plugin `trace`.
+ * error here: the calls that need it return UNREACHABLE. The call may access the disk. The driver's timeouts bound
+ * that, but the plugin `trace` waits for its file system without a bound.
  * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE (`sqlite`: for example, another process
  * keeps the database locked; `witness = required`: no witness answers), NOTSUP (`witness = required` cannot work here). */
 MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
@@ -256,7 +256,7 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
- * BUSY: another holds the lock, or it is reserved for a caller that waits (only if the call tries once).
+ * BUSY: another holds the lock, or others wait for it already (only if the call tries once).
  * TIMEDOUT: the wait ended. Either another holder has the lock (the message says "is held by"), or the backend had not answered
  *    for this call yet (the message says "timed out"): it is slow, or the requests of other callers of this process came first.
  * UNREACHABLE: the backend was unusable for `unreachable_timeout`; or the wait ended after a request had failed, and before

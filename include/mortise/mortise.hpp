@@ -79,7 +79,7 @@ struct error {
         try_to([&] { message = text; });
     }
 
-    /* BUSY (tried once): another holder has the lock, or it is reserved for a waiter. TIMEDOUT (waited): another holder has
+    /* BUSY (tried once): another holder has the lock, or others wait for it already. TIMEDOUT (waited): another holder has
      * it, or the backend had not answered for this call yet; the message says which. */
     bool contended() const noexcept
     {

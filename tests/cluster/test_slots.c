@@ -166,8 +166,8 @@ static bool is_asked_twice(void *before)
     return fleet_calls(&fleet, 0, "evalsha") >= *(int64_t *)before + 2;
 }
 
-/* A waiter that ASK has led to the new node asks it like any owner of a slot once the slot has arrived: with scripts that the
- * node knows. */
+/* ASK has led a waiter to the new node. Once the slot has arrived, the client asks this node as it asks the owner of any slot:
+ * with scripts that the node knows. */
 static void test_arrived(void)
 {
     struct pending pending = PENDING_INIT;

@@ -27,7 +27,7 @@ class NotAcquired(Error):
 
 
 class Busy(NotAcquired):
-    """The lock is held by another (timeout=0)."""
+    """The lock is held by another, or others wait for it already (timeout=0)."""
 
     status = "BUSY"
 

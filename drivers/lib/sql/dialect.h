@@ -15,10 +15,10 @@
  *
  * | step          | statement                                        | locks->result                        |
  * |---------------|--------------------------------------------------|--------------------------------------|
- * | TAKE          | acquire, unshared, of a free row; with `first`   | touched, version (the token)         |
+ * | TAKE          | acquire without an owner, free row; with `first` | touched, version (the token)         |
  * |               | also one whose first waiter is this client       |                                      |
- * | EXTEND        | renew, unshared                                  | touched                              |
- * | GIVE          | release, unshared; may notify the first waiter   | touched, waiters (of the row)        |
+ * | EXTEND        | renew without an owner                           | touched                              |
+ * | GIVE          | release without an owner; may notify a waiter    | touched, waiters (of the row)        |
  * | READ          | the row; no row is a row that does not exist     | now_us, wall_us; `insane`: the row makes no sense |
  * | WRITE         | locks->next, if the row is still locks->row      | touched                              |
  * | APPEND        | locks->inbox becomes the last waiter of a row    | touched, version, hint_ms            |

@@ -10,7 +10,7 @@
  *   free      no grants, expires_us passed (0). Kept for its version, which is the last token given.
  *   reserved  no grants, expires_us to come: it was released while others waited, and is kept for the first waiter for a
  *             moment. Otherwise a process that releases and acquires in a loop would win against each waiter that it wakes.
- *   held      grants, expires_us to come. Without an owner: one grant id of 16 bytes (unshared). With one: a set of
+ *   held      grants, expires_us to come. Without an owner: one grant id of 16 bytes. With one: a set of
  *             (grant id, own expiry) of that owner; expires_us is the largest of the expiries.
  *   expired   grants, expires_us passed: as good as free; the next acquire takes it.
  *
