@@ -92,15 +92,15 @@ struct tally {
 
 /* A shared holder, according to some nodes. */
 struct holder {
+    UT_hash_handle hh;
     char grant[GRANT_HEX];
     unsigned nodes;
     mortise_info info; /* with the largest token and the longest time that a node reported */
 };
 
 struct holders {
-    struct holder *all;
-    unsigned count, capacity;
-    bool failed; /* out of memory */
+    struct holder *all; /* by grant; when they are settled, in the order of their tokens */
+    bool failed;        /* out of memory */
 };
 
 enum ballot_state { BALLOT_OPEN, BALLOT_WON, BALLOT_CLOSED };

@@ -1,27 +1,27 @@
 /* holders.c - the shared holders of a lock, according to several nodes. Each holder has votes of its own. The marker, which
- * all of them have in common, only shows that there are holders. */
+ * all of them have in common, only shows that there are holders. There may be very many, and all answers come in the pump, so
+ * a holder is found by its grant without a walk over the others. */
 #include "redlock.h"
 
 #include <stdlib.h>
 
+/* NULL: no memory. */
 static struct holder *find(struct holders *holders, const char *grant)
 {
-    for (unsigned i = 0; i < holders->count; i++)
-        if (memcmp(holders->all[i].grant, grant, GRANT_HEX) == 0)
-            return &holders->all[i];
-    if (holders->count == holders->capacity) {
-        unsigned capacity = holders->capacity > 0 ? 2 * holders->capacity : 8;
-        struct holder *all = realloc(holders->all, capacity * sizeof(*all));
-        if (all == NULL)
-            return NULL;
-        holders->all = all;
-        holders->capacity = capacity;
-    }
-    struct holder *holder = &holders->all[holders->count++];
-    memset(holder, 0, sizeof(*holder));
+    struct holder *holder;
+    HASH_FIND(hh, holders->all, grant, GRANT_HEX, holder);
+    if (holder != NULL)
+        return holder;
+    holder = calloc(1, sizeof(*holder));
+    if (holder == NULL)
+        return NULL;
     memcpy(holder->grant, grant, GRANT_HEX);
     holder->info.size = sizeof(holder->info);
-    return holder;
+    HASH_ADD(hh, holders->all, grant, GRANT_HEX, holder);
+    if (holder->hh.tbl != NULL)
+        return holder;
+    free(holder);
+    return NULL;
 }
 
 static void add(struct holders *holders, int64_t remaining_ms, const redisReply *value,
@@ -57,32 +57,34 @@ void holders_add(struct holders *holders, const redisReply *reply)
     }
 }
 
-static int by_token(const void *a, const void *b)
+static int by_token(const struct holder *left, const struct holder *right)
 {
-    const struct holder *left = a, *right = b;
     return (left->info.token > right->info.token) - (left->info.token < right->info.token);
 }
 
 unsigned holders_settle(struct holders *holders, const struct driver *driver, unsigned unknown)
 {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < holders->count; i++) {
-        const struct holder *holder = &holders->all[i];
+    struct holder *holder, *next;
+    HASH_ITER (hh, holders->all, holder, next) {
         bool known = holder->nodes >= driver->quorum;
         bool presumed = holder->nodes + unknown >= driver->quorum && holder->info.token > 0;
         if (known || presumed)
-            holders->all[kept++] = *holder;
+            continue;
+        HASH_DEL(holders->all, holder);
+        free(holder);
     }
-    holders->count = kept;
-    if (kept > 1)
-        qsort(holders->all, kept, sizeof(*holders->all), by_token);
-    for (unsigned i = 0; i < kept; i++)
-        holders->all[i].info.holders = kept;
+    HASH_SORT(holders->all, by_token);
+    unsigned kept = HASH_COUNT(holders->all);
+    for (holder = holders->all; holder != NULL; holder = holder->hh.next)
+        holder->info.holders = kept;
     return kept;
 }
 
 void holders_free(struct holders *holders)
 {
-    free(holders->all);
-    *holders = (struct holders){.all = NULL};
+    struct holder *holder, *next;
+    HASH_ITER (hh, holders->all, holder, next) {
+        HASH_DEL(holders->all, holder);
+        free(holder);
+    }
 }

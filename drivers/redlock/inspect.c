@@ -72,13 +72,14 @@ static void tell_holders(struct ballot *ballot)
     unsigned n = holders_settle(&ballot->holders, driver, ballot->counts[VOTE_FAULT]);
     look_forget_holder(op->info);
     if (n > 0) {
-        mortise_info info = ballot->holders.all[0].info;
+        mortise_info info = ballot->holders.all->info;
         info.size = op->info->size;
         memcpy(info.name, op->info->name, sizeof(info.name));
         *op->info = info;
     }
-    for (unsigned i = 0; op->emitted != NULL && i < n; i++) {
-        mortise_info info = ballot->holders.all[i].info;
+    const struct holder *holder = op->emitted != NULL ? ballot->holders.all : NULL;
+    for (; holder != NULL; holder = holder->hh.next) {
+        mortise_info info = holder->info;
         name_info(op, &info);
         driver->host->emit(driver->host, op, &info);
     }
@@ -173,13 +174,12 @@ static void break_look(struct ballot *ballot, bool over)
             return;
         }
     }
-    for (unsigned i = 0; i < ballot->holders.count; i++) {
-        const struct holder *holder = &ballot->holders.all[i];
+    const struct holder *holder = ballot->holders.all;
+    for (; holder != NULL; holder = holder->hh.next)
         if (holder->info.token == op->token && read_grant(holder->grant, &grant)) {
             release_foreign(driver, op, &grant);
             return;
         }
-    }
     bool held = tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]);
     op_complete(driver, op, held ? MORTISE_NOTOWNER : MORTISE_LOST);
 }

@@ -55,7 +55,7 @@ static void emit(struct list *list, struct found *found)
     unsigned unknown = driver->count - list->complete;
     bool shared = best != NULL && best->shared;
     if (shared && holders_settle(&found->holders, driver, unknown + found->unread) > 0)
-        found->info = found->holders.all[0].info;
+        found->info = found->holders.all->info;
     else if (shared && found->unread > 0 && found->unread + unknown >= driver->quorum)
         found->info = (mortise_info){.size = sizeof(found->info),
                                      .held = true,
