@@ -180,6 +180,10 @@ static void break_look(struct ballot *ballot, bool over)
             release_foreign(driver, op, &grant);
             return;
         }
+    if (ballot->holders.failed) { /* it may be one of those that are not in the list */
+        op_fail_memory(driver, op);
+        return;
+    }
     bool held = tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]);
     op_complete(driver, op, held ? MORTISE_NOTOWNER : MORTISE_LOST);
 }

@@ -1,5 +1,5 @@
-/* test_starved.c - what the driver leaves on the nodes if its allocations fail in the middle of an op. The driver is
- * linked into this program. On three nodes. */
+/* test_starved.c - what the driver leaves on the nodes, and what it says, if its allocations fail in the middle of an op. The
+ * driver is linked into this program. On three nodes. */
 #include "alone.h"
 
 #include <stdlib.h>
@@ -54,8 +54,33 @@ static void test_repeat(void)
     }
 }
 
+/* The nodes name the reader that is to be removed, and there is no memory to note it. That does not mean that nobody has this
+ * token. */
+static void test_break(void)
+{
+    struct call reader = call_of(MORTISE_OP_ACQUIRE, "mortise:read"), end;
+    if (!alone_open(&one, nodes.group.ports, 3, ALONE("node_persistent", "yes")) ||
+        !alone_works(&one))
+        return;
+    reader.op.mode = MORTISE_SHARED;
+    DONE(OK, call_run(&one, &reader));
+    CHECK(wait_nodes_with(&nodes, "read", 7));
+    end = call_of(MORTISE_OP_RELEASE, "mortise:read");
+    end.op.flags = MORTISE_OP_BREAK;
+    end.op.token = reader.op.token;
+    passes = 2; /* the claim, and the question to the nodes */
+    fails = 3;  /* the reader, as each node names it */
+    DONE(NOMEM, call_run(&one, &end));
+    CHECK(fails == 0 && nodes_with(&nodes, "read") == 7);
+    passes = -1;
+    DONE(OK, call_run(&one, &end));
+    CHECK(wait_nodes_with(&nodes, "read", 0));
+    alone_close(&one);
+}
+
 static const CU_TestInfo tests[] = {
     {"an acquire is repeated without memory", test_repeat},
+    {"a break without memory", test_break},
     CU_TEST_INFO_NULL,
 };
 
