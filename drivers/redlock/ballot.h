@@ -126,7 +126,7 @@ struct ballot {
     struct link_fault why;         /* fault_keep(); status OK: none */
 
     /* acquire */
-    bool repeat;       /* the grant may have votes already */
+    bool plain;        /* without tokens: SET asks for the votes */
     uint64_t proposed; /* the token that the votes propose */
     uint64_t token;    /* confirm, renewal: the token that the grant gets, or has */
     unsigned accepted; /* how many counted votes took the proposed token */

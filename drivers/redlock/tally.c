@@ -4,8 +4,8 @@
  * But each node answers at its own instant, and the rounds of an acquire share a grant id. So q nodes may name a grant that
  * never had more than one of them at a time: one in this round, another in the next. The undo of such a round is not
  * announced. Each round proposes another token, so the votes of two rounds differ in it; without tokens, in their time (but
- * a repeated request has the nodes' own times: such a holder is looked at every `retry`). A grant that q nodes name with
- * one token has the lock, or its undo is announced (see ask_look() in acquire.c). */
+ * a repeated request, and one that removes a bar, have the nodes' own times: such a holder is looked at every `retry`). A grant
+ * that q nodes name with one token has the lock, or its undo is announced (see ask_look() in acquire.c). */
 #include "redlock.h"
 
 /* The marker of a shared lock has a grant id of zeros. */

@@ -6,14 +6,16 @@
 /* ---- the proposal ------------------------------------------------------------------------------------------------ */
 
 /* A grant that holds already keeps its token. Otherwise each round has a proposal of its own (tally.c), even if a floor is
- * ahead of the clocks. Without tokens, a repeat proposes nothing, and a first request sends the time. */
+ * ahead of the clocks. Without tokens, a first request is a plain SET with the time. That neither extends a grant nor removes a
+ * bar, so a repeat, and a request behind a bar, call the script, and propose nothing. */
 void vote_propose(struct ballot *ballot, const mortise_op *op)
 {
     struct driver *driver = ballot->driver;
     uint64_t held = ballot->claim->token, floor = op->token_floor;
-    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
     if (!driver->fencing) {
-        ballot_number(ballot, ballot->repeat ? 0 : clock_wall_us());
+        ballot->plain =
+            (op->flags & MORTISE_OP_REPEAT) == 0 && !bar_is_set(driver, op->name, op->name_len);
+        ballot_number(ballot, ballot->plain ? clock_wall_us() : 0);
         return;
     }
     bool holds = held != 0 && held >= floor;
@@ -69,7 +71,7 @@ static void put_ask_shared_keys(struct vote *vote)
 void vote_put(struct ballot *ballot, struct vote *vote)
 {
     const struct driver *driver = ballot->driver;
-    if (!driver->fencing && !ballot->repeat) {
+    if (ballot->plain) {
         put_set(ballot, vote);
         return;
     }

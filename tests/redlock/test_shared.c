@@ -3,13 +3,11 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FIVE 31u
-#define ALONE                                                                                      \
-    "handover_max = 0\n" /* each reader asks the nodes: none joins a claim of its client */
+#define ALONE "handover_max = 0\n" /* each reader asks the nodes: none joins a claim of its client */
 
 static struct nodes nodes;
 
@@ -99,18 +97,31 @@ static void test_no_permits(void)
     close_client(bare);
 }
 
-/* A client without tokens, and other programs, take the marker for a lock of somebody else's. */
+static bool is_barred(void *name)
+{
+    int barred = 0;
+    for (int i = 0; i < nodes.count; i++)
+        barred += ask_number(&nodes.node[i], "EXISTS {mortise:%s}:mortise:bar", (const char *)name) == 1;
+    return barred == nodes.count;
+}
+
+/* A client without tokens, and other programs, take the marker for another's lock. That client's bar ends with its grant, too. */
 static void test_seen_by_others(void)
 {
-    const char *name = "others";
+    static char name[] = "others";
+    struct pending writer;
     mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     mortise_client *bare = nodes_open(&nodes, ALL, ALONE, AT_ONCE "fencing = off\n");
     mortise_lease *lease = share(client, name);
     EXPECT(BUSY, try_once(bare, name));
     for (int i = 0; i < nodes.count; i++)
         CHECK(ask_number(&nodes.node[i], "SETNX mortise:others another") == 0);
+    want(&writer, bare, name, MORTISE_EXCLUSIVE);
+    CHECK(test_poll(is_barred, name, TEST_PATIENCE_MS));
     give(lease);
-    give(take(bare, name));
+    EXPECT(OK, pending_join(&writer));
+    CHECK(!is_barred(name));
+    give(writer.lease);
     close_client(client);
     close_client(bare);
 }
@@ -283,22 +294,13 @@ static void test_writer_does_not_starve(void)
         close_client(parties[i].client);
 }
 
-static bool is_barred(void *name)
-{
-    int barred = 0;
-    for (int i = 0; i < nodes.count; i++)
-        barred += ask_number(&nodes.node[i], "EXISTS {mortise:%s}:mortise:bar", (const char *)name) == 1;
-    return barred == nodes.count;
-}
-
 /* A bar keeps new readers out, also when the last reader is gone, and is gone with the writer's grant. */
 static void test_bar(void)
 {
     static char name[] = "bar";
     mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     mortise_client *other = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
-    mortise_client *third =
-        nodes_open(&nodes, ALL, ALONE, AT_ONCE); /* does not join the claim of `other` */
+    mortise_client *third = nodes_open(&nodes, ALL, ALONE, AT_ONCE); /* joins no claim of `other` */
     struct pending writer, reader;
     mortise_lease *lease = share(other, name);
     EXPECT(BUSY, try_once(client, name)); /* it does not wait: no bar */
@@ -306,8 +308,7 @@ static void test_bar(void)
     want(&writer, client, name, MORTISE_EXCLUSIVE);
     CHECK(test_poll(is_barred, name, TEST_PATIENCE_MS));
     EXPECT(BUSY, try_share(third, name));
-    uint64_t before = stats_of(other).renewals;
-    CHECK(wait_renewals(other, before + 3)); /* who shares it already goes on */
+    CHECK(wait_renewals(other, stats_of(other).renewals + 3)); /* who shares it already goes on */
     want(&reader, third, name, MORTISE_SHARED);
     give(lease);
     EXPECT(OK, pending_join(&writer));
@@ -381,9 +382,8 @@ static void test_repaired(void)
     nodes_do(&nodes, "start", 5);
     SAFE(try_once(other, name) != MORTISE_OK);
     CHECK(wait_nodes_with(&nodes, name, FIVE));
-    uint64_t before = stats_of(client).renewals;
-    uint64_t others = stats_of(other).renewals;
-    CHECK(wait_renewals(client, before + 4) && wait_renewals(other, others + 4));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 4));
+    CHECK(wait_renewals(other, stats_of(other).renewals + 4));
     nodes_do(&nodes, "kill", 10); /* the repaired ones are needed now */
     EXPECT(OK, mortise_holders(other, name, see, &seen, &detail));
     CHECK(seen.count == 2);
