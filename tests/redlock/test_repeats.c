@@ -353,7 +353,7 @@ static void test_release_hanging(void)
     alone_close(&one);
 }
 
-/* One node has lost it and the other hangs: LOST, as soon as the driver gives the node up, or it answers. */
+/* Two of the five nodes were never there, and one of the others has lost it: LOST at once. */
 static void test_release_lost(void)
 {
     if (!open_to(7, ALONE(VOTES)))
