@@ -5,6 +5,7 @@
 #define BEHIND_CALLS 1000
 #define LOOK_NS                                                                                    \
     (INT64_C(10) * NS_PER_MS) /* how often connections in the making are checked if nobody polls */
+#define LOOK_PARTS 8
 
 void sort_numbers(int64_t *numbers, unsigned count)
 {
@@ -255,9 +256,21 @@ const char *nodes_problem(const struct driver *driver)
 
 /* ---- the pump ------------------------------------------------------------------------------------------------------ */
 
-static bool is_being_made(const struct link *link)
+/* How long after a turn the connection is checked. One that is not made at once may lead to a host that is off, and such an
+ * attempt takes its whole time, again and again. So the pause is a part of what the attempt has taken so far. The greeting is
+ * short, or has several round trips, each of which would be noticed late. */
+static int64_t look_ns(const struct link *link, int64_t now_ns)
 {
-    return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
+    if (link->state != LINK_CONNECTING)
+        return link->state == LINK_GREETING ? LOOK_NS : MORTISE_NEVER;
+    int64_t began_ns = link->attempt_end_ns - link->settings->connect_timeout_ms * NS_PER_MS;
+    int64_t pause_ns = (now_ns - began_ns) / LOOK_PARTS;
+    return pause_ns > LOOK_NS ? pause_ns : LOOK_NS;
+}
+
+static int64_t shorter(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
 }
 
 /* If no op is outstanding, nobody polls. So a timer checks connections in the making, and late nodes, which would
@@ -266,15 +279,17 @@ size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t ca
                       int64_t *due_ns)
 {
     size_t n = 0;
-    bool looked = false;
+    int64_t turned_ns = driver->turned_ns, pause_ns = MORTISE_NEVER;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
         n += link_interest(&node->link, fds + n, capacity - n, due_ns);
         n += link_interest(&node->news, fds + n, capacity - n, due_ns);
-        looked |=
-            is_being_made(&node->link) || is_being_made(&node->news) || node->pace == PACE_LATE;
+        pause_ns = shorter(pause_ns, look_ns(&node->link, turned_ns));
+        pause_ns = shorter(pause_ns, look_ns(&node->news, turned_ns));
+        if (node->pace == PACE_LATE)
+            pause_ns = shorter(pause_ns, LOOK_NS);
     }
-    if (looked && driver->turned_ns + LOOK_NS < *due_ns)
-        *due_ns = driver->turned_ns + LOOK_NS;
+    if (pause_ns != MORTISE_NEVER)
+        *due_ns = shorter(*due_ns, turned_ns + pause_ns);
     return n;
 }

@@ -1,5 +1,5 @@
-/* test_pace.c - which nodes can be asked, by what they have not answered, and what becomes of an acquire if too few can. Without
- * a server, and with a clock that the test sets. */
+/* test_pace.c - which nodes can be asked, by what they have not answered, what becomes of an acquire if too few can, and when
+ * connections in the making are looked at. Without a server, and with a clock that the test sets. */
 #include "redlock.h"
 
 #include <expect.h>
@@ -151,10 +151,38 @@ static void test_majority_behind(void)
     expect_too_few("it is down");
 }
 
+/* When it is turned, if one of its connections is in that state, and its attempt began at 0. */
+static int64_t due_ms(enum link_state state, int64_t turned_ms)
+{
+    static const struct link_settings settings = {.connect_timeout_ms = 1000};
+    struct pollfd fds[2];
+    int64_t due_ns = MORTISE_NEVER;
+    begin(1);
+    struct link *link = &driver.nodes[0].link;
+    link->settings = &settings;
+    link->state = state;
+    link->fd = -1;
+    link->due_ns = link->attempt_end_ns = MS(1000);
+    driver.turned_ns = MS(turned_ms);
+    nodes_interest(&driver, fds, 2, &due_ns);
+    return due_ns / NS_PER_MS;
+}
+
+/* Nobody polls: a host that is off is not looked at a hundred times a second. */
+static void test_looks(void)
+{
+    CHECK(due_ms(LINK_CONNECTING, 0) == 10);
+    CHECK(due_ms(LINK_CONNECTING, 40) == 50);
+    CHECK(due_ms(LINK_CONNECTING, 400) == 450);
+    CHECK(due_ms(LINK_CONNECTING, 960) == 1000); /* the end of the attempt */
+    CHECK(due_ms(LINK_GREETING, 400) == 410);
+}
+
 static const CU_TestInfo tests[] = {
     {"a silent node", test_silent},
     {"a node that answers more slowly than it is asked", test_behind},
     {"a majority that does", test_majority_behind},
+    {"how often a connection in the making is looked at", test_looks},
     CU_TEST_INFO_NULL,
 };
 
