@@ -120,8 +120,8 @@ struct driver {
     bool inbox_failed, outbox_failed; /* and it was said in the log */
 
     /* upkeep.c */
-    int log_frames;    /* as of the last commit; 0: all of them were copied since */
-    int checkpoint_at; /* copy the log when it has so many, now or in another try */
+    int log_frames;    /* as of the last commit */
+    int checkpoint_at; /* copy the log when it has so many */
     bool folder_failed; /* without wake_folder there was no checkpoint, and the log says so */
     int64_t sweep_ns;
 };

@@ -15,6 +15,12 @@
  * meanwhile. If that takes long, the log says so: others that wait for a lock of this client cannot tell it from a notification
  * that was lost.
  *
+ * A log begins anew when a transaction begins while all of it is copied. While several processes keep committing, a checkpoint
+ * is over too late: something has been committed that it did not see. So if the log is long, another one copies the rest, with
+ * the write lock of another connection, for which it waits a moment. The file is flushed before, so that others wait only for
+ * the flush of what was committed during the first one. If that took a second, as on a slow disk, they do not, and the log goes
+ * on. It also goes on as long as somebody reads in it.
+ *
  * Sweeping. A row is kept for its version. If that is older than a day of wall clock, the next token is
  * larger without it, unless the clock is set back by more than a day. Each sweep checks the next stretch of names, and notes in
  * the file where it ended. */
@@ -23,11 +29,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECKPOINT_OVERDUE 4000
-#define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
-#define WRITE_LOCK_MS 100    /* others hold it for some ten microseconds */
+#define CHECKPOINT_AGAIN 250 /* frames until the next try, if the log goes on */
+#define WRITE_LOCK_TRIES 100 /* one a millisecond; others hold it for some ten microseconds */
 #define SLOW_NS (1000 * NS_PER_MS)
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
@@ -89,6 +96,14 @@ static int lock_folder(struct driver *driver)
     return lock;
 }
 
+/* SQLite's own waits soon last for tens of milliseconds. In these, others can commit a thousand times. */
+static int wait_for_writers(void *unused, int tries)
+{
+    (void)unused;
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+    return tries < WRITE_LOCK_TRIES;
+}
+
 /* The connection keeps the log as it is until it is closed. NULL: somebody else writes, or the lock would be that of another
  * file. Closing it does not drop the locks of driver->db, because SQLite counts locks for the process. */
 static sqlite3 *take_write_lock(const struct driver *driver)
@@ -97,7 +112,7 @@ static sqlite3 *take_write_lock(const struct driver *driver)
     int rc = files_are_in_place(driver) ? connection_open_as(driver, &db) : SQLITE_CANTOPEN;
     if (rc == SQLITE_OK) {
         sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-        sqlite3_busy_timeout(db, WRITE_LOCK_MS);
+        sqlite3_busy_handler(db, wait_for_writers, NULL);
         rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     }
     if (rc == SQLITE_OK && files_are_in_place(driver))
@@ -108,15 +123,11 @@ static sqlite3 *take_write_lock(const struct driver *driver)
 
 enum guard { BY_COMMIT, BY_WRITE_LOCK }; /* what prevents others from beginning the log anew */
 
-static void checkpoint(struct driver *driver, enum guard guard)
+/* Returns SQLITE_BUSY if not all of the log was copied that was there at the beginning. */
+static int copy_log(struct driver *driver, enum guard guard)
 {
     int frames = 0, copied = 0, rc = SQLITE_OK;
-    int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     sqlite3 *writer = NULL;
-    driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
-    int lock = lock_folder(driver);
-    if (lock < 0)
-        return;
     if (guard == BY_COMMIT)
         rc = database_write(driver, TEXT_TOUCH);
     else if ((writer = take_write_lock(driver)) == NULL)
@@ -127,12 +138,41 @@ static void checkpoint(struct driver *driver, enum guard guard)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames,
                                        &copied);
     sqlite3_close(writer);
-    close(lock);
-    tell_if_slow(driver, begun_ns);
-    if (rc != SQLITE_OK || copied < frames)
+    return rc == SQLITE_OK && copied < frames ? SQLITE_BUSY : rc;
+}
+
+/* SQLite has not done so if others committed while it copied. */
+static bool flush_database(const struct driver *driver)
+{
+    sqlite3_file *file = NULL;
+    int rc = sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    return rc == SQLITE_OK && file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) == SQLITE_OK;
+}
+
+/* The folder is locked. */
+static void copy_in_turn(struct driver *driver, enum guard guard, int64_t begun_ns)
+{
+    mortise_host *host = driver->locks.host;
+    if (copy_log(driver, guard) != SQLITE_OK || guard == BY_WRITE_LOCK ||
+        driver->log_frames < CHECKPOINT_OVERDUE)
         return;
-    driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next writer begins the log anew */
-    driver->log_frames = 0;                    /* until the next commit reports it */
+    if (flush_database(driver) && host->now(host) - begun_ns < SLOW_NS)
+        copy_log(driver, BY_WRITE_LOCK);
+}
+
+/* Whether the log begins anew is not known before the next commit: see upkeep_committed(). */
+static void checkpoint(struct driver *driver, enum guard guard)
+{
+    int64_t begun_ns = driver->locks.host->now(driver->locks.host);
+    int lock = lock_folder(driver);
+    if (lock >= 0) {
+        copy_in_turn(driver, guard, begun_ns);
+        close(lock);
+        tell_if_slow(driver, begun_ns);
+    }
+    driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
+    if (driver->checkpoint_at < CHECKPOINT_FRAMES)
+        driver->checkpoint_at = CHECKPOINT_FRAMES;
 }
 
 void upkeep_make_room(struct driver *driver)

@@ -1,17 +1,32 @@
-/* test_sqlite_checkpoints.c - when the SQLite module copies its log, and how often it tries if it cannot. */
+/* test_sqlite_checkpoints.c - when the SQLite module copies its log, how often it tries if it cannot, and whether the log
+ * begins anew. */
 #include "sqlite_host.h"
 
 #include <sys/syscall.h>
 
-enum { FRAME_BYTES = 24 + 1024, CHECKPOINT_FRAMES = 1000, TRY_FRAMES = 250, ROUNDS_MAX = 4000 };
+enum {
+    FRAME_BYTES = 24 + 1024,
+    CHECKPOINT_FRAMES = 1000,
+    TRY_FRAMES = 250,
+    LONG_FRAMES = 4000,
+    ROUNDS_MAX = 4000
+};
 
 static const char *path;
-static bool dies; /* this process, when it flushes a file */
+static bool dies;      /* this process, when it flushes a file */
+static bool disturbed; /* each flush is: another program commits meanwhile, if it can */
+static void *disturber;
+static unsigned commits; /* of it */
+static int64_t flush_takes_ns;
 
 static int flush(long number, int fd)
 {
     if (dies)
         kill(getpid(), SIGKILL);
+    if (disturbed)
+        commits += outside(path, "REPLACE INTO mortise_meta VALUES ('disturbed', random())",
+                           &disturber) == 0;
+    clock_stopped_ns += flush_takes_ns;
     return (int)syscall(number, fd);
 }
 
@@ -104,6 +119,47 @@ static void test_pinned(void)
     client_close(&client);
 }
 
+static void begin_disturbing(void)
+{
+    CU_ASSERT_EQUAL(
+        outside(path, "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF", &disturber),
+        0); /* it neither copies nor flushes */
+    commits = 0;
+    disturbed = true;
+}
+
+/* Others commit while a checkpoint is made, so it is never all of the log that was copied. It is tried again only when the log
+ * has grown. If it has grown long, they cannot commit before all of it is copied; but they need not wait for a slow disk. */
+static void test_disturbed(void)
+{
+    struct client client;
+    struct call held;
+    path = database("disturbed");
+    OPEN_OK(&client, "path", path);
+    held = call_make(MORTISE_OP_ACQUIRE, "held");
+    held.op.ttl_ms = 3600000;
+    CU_ASSERT_EQUAL(run(&client, &held), MORTISE_OK);
+    begin_disturbing();
+    take_turns(&client, CHECKPOINT_FRAMES + TRY_FRAMES);
+    int64_t tries = count_tries();
+    take_turns(&client, CHECKPOINT_FRAMES + 5 * TRY_FRAMES);
+    tries = count_tries() - tries;
+    CU_ASSERT_TRUE(tries >= 3 && tries <= 5);
+    CU_ASSERT_TRUE(commits >= 4);
+    clock_stop();
+    flush_takes_ns = 600 * MS;
+    take_turns(&client, LONG_FRAMES + 4 * TRY_FRAMES);
+    flush_takes_ns = 0;
+    for (int i = 0; i < LONG_FRAMES; i++)
+        take_turn(&client);
+    clock_go_on();
+    CU_ASSERT_TRUE(count_frames() <= LONG_FRAMES + 6 * TRY_FRAMES);
+    disturbed = false;
+    outside_close(disturber);
+    CU_ASSERT_EQUAL(release(&client, &held), MORTISE_OK);
+    client_close(&client);
+}
+
 static void stay(void *pipe_fds)
 {
     const int *fds = pipe_fds;
@@ -148,6 +204,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"none can be completed", test_pinned},
+        {"others commit meanwhile", test_disturbed},
         {"killed, with a child", test_killed},
         CU_TEST_INFO_NULL,
     };
