@@ -230,6 +230,8 @@ mortise_status fault_error(mortise_error *error, mortise_status status, int nati
 extern const struct sql_dialect sqlite_dialect;
 /* Executes the request's step. Returns a result code of SQLite. */
 int dialect_execute(struct driver *driver, struct sql_request *request);
+/* Binds a name that ends a stretch of names; 0 bytes: there is no end. */
+int dialect_bind_end(sqlite3_stmt *statement, int at, const void *end, size_t len);
 
 void transactions_run(struct sql_request *request);
 void transactions_cancel(struct sql_request *request);

@@ -59,7 +59,7 @@ const char *const sql_texts[TEXT_COUNT] = {
     [TEXT_UPDATE] = "UPDATE mortise_lock SET version = ?2, owner = ?3, grants = ?4, "
                     "acquired_at = ?5, expires_at = ?6, waiters = ?7, note = ?8 WHERE name = ?1",
     [TEXT_LIST] = "SELECT name, " ROW_COLUMNS " FROM mortise_lock "
-                  "WHERE name >= ?1 AND (?2 IS NULL OR name < ?2) "
+                  "WHERE name >= ?1 AND name < ?2 "
                   "AND expires_at > ?3 AND grants IS NOT NULL ORDER BY name",
     [TEXT_PING] = "SELECT value FROM mortise_meta WHERE key = 'layout'",
     [TEXT_RECORD_READ] = "SELECT version, value FROM mortise_record WHERE name = ?1",
@@ -73,7 +73,7 @@ const char *const sql_texts[TEXT_COUNT] = {
     [TEXT_SWEEP_FROM] = "SELECT value FROM mortise_meta WHERE key = 'swept'",
     [TEXT_SWEEP_TO] =
         "SELECT name FROM mortise_lock WHERE name >= ?1 ORDER BY name LIMIT 1 OFFSET ?2",
-    [TEXT_SWEEP] = "DELETE FROM mortise_lock WHERE name >= ?1 AND (?2 IS NULL OR name < ?2) "
+    [TEXT_SWEEP] = "DELETE FROM mortise_lock WHERE name >= ?1 AND name < ?2 "
                    "AND expires_at <= ?3 AND version < ?4",
     [TEXT_SWEEP_NOTE] = "INSERT INTO mortise_meta(key, value) VALUES ('swept', ?1) "
                         "ON CONFLICT(key) DO UPDATE SET value = ?1",

@@ -10,7 +10,7 @@ enum text {
     TEXT_READ,         /* name -> version, owner, grants, acquired_at, expires_at, waiters, note */
     TEXT_INSERT,       /* name, then the row's columns in that order */
     TEXT_UPDATE,       /* likewise */
-    TEXT_LIST,         /* from, before (or NULL), now -> name, then as TEXT_READ */
+    TEXT_LIST,         /* from, before (dialect_bind_end), now -> name, then as TEXT_READ */
     TEXT_PING,         /* -> layout */
     TEXT_RECORD_READ,  /* name -> version, value */
     TEXT_RECORD_MAKE,  /* name, value -> version */
@@ -18,7 +18,7 @@ enum text {
     TEXT_TOUCH,        /* a write for its own sake, before a checkpoint */
     TEXT_SWEEP_FROM,   /* -> name, where the last sweep ended */
     TEXT_SWEEP_TO,     /* from, count -> the name at the end of the next stretch */
-    TEXT_SWEEP,        /* from, to (or NULL), now, oldest version */
+    TEXT_SWEEP,        /* from, before (likewise), now, oldest version */
     TEXT_SWEEP_NOTE,   /* name: where this one ended, or NULL */
     TEXT_BEGIN,
     TEXT_COMMIT,

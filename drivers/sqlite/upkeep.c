@@ -242,10 +242,7 @@ static int sweep_stretch(struct driver *driver, const struct stretch *stretch, i
     int64_t now_us, wall_us;
     clock_read(driver, &now_us, &wall_us);
     int rc = sqlite3_bind_blob(sweep, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
-    if (stretch->to_len > 0)
-        rc |= sqlite3_bind_blob(sweep, 2, stretch->to, stretch->to_len, SQLITE_STATIC);
-    else
-        rc |= sqlite3_bind_null(sweep, 2);
+    rc |= dialect_bind_end(sweep, 2, stretch->to, (size_t)stretch->to_len);
     rc |= sqlite3_bind_int64(sweep, 3, now_us);
     rc |= sqlite3_bind_int64(sweep, 4, wall_us - DAY_US);
     if (rc == SQLITE_OK)
