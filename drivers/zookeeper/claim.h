@@ -309,6 +309,8 @@ bool base_event(struct driver *driver, const char *path);
 bool claim_read_number(struct driver *driver, struct claim *claim);
 /* The claim is the first of its queue: gets its token, and then the grant. */
 void claim_be_first(struct driver *driver, struct claim *claim);
+/* Writes the base that the claim counts with into its node. */
+void claim_note(struct driver *driver, struct claim *claim);
 /* READY or HELD: answers the acquire, if the session is proven for long enough. */
 void claim_grant(struct driver *driver, struct claim *claim);
 

@@ -214,17 +214,15 @@ void lease_cancel_release(struct driver *driver, mortise_op *op)
 /* ---- the own node of a held claim ---------------------------------------------------------------------- */
 
 /* A client of Curator asks a holder to give up by writing "__REVOKE__" into its node. Our holder keeps the lock, and
- * writes its own note again. */
+ * writes its own note again. Or the write of the base was lost: then others read a smaller token than the holder has. */
 static void write_note_again(struct driver *driver, struct claim *claim,
                              const struct request *request)
 {
     mortise_info ignored = {.size = sizeof(ignored)};
-    char data[DATA_MAX];
-    bool shared = claim->downgraded || claim->maybe_shared || claim->downgrade != NULL;
-    if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
+    if (claim->noted_base < 0 || note_read(request->text, &ignored) == claim->noted_base)
         return;
-    send_set(driver, claim->name->folder, claim->node, data,
-             note_write(driver, claim->noted_base, shared, data), -1, (struct reply_to){0});
+    claim_note(driver, claim);
+    claim_look_by(driver, claim, session_timeout_ns(driver) / 2); /* that may be lost, too */
 }
 
 static void own_looked_at(struct driver *driver, struct request *request)

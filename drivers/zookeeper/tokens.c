@@ -141,18 +141,25 @@ static uint64_t token_with(const struct claim *claim, int64_t base)
     return (uint64_t)claim->czxid + (uint64_t)base;
 }
 
-/* The base is high enough. Writes it into the node, if the node does not have it yet. */
-static void count_with(struct driver *driver, struct claim *claim, int64_t base)
+void claim_note(struct driver *driver, struct claim *claim)
 {
     char data[DATA_MAX];
+    bool shared = claim->downgraded || claim->maybe_shared || claim->downgrade != NULL;
+    size_t size = note_write(driver, claim->noted_base, shared, data);
+    send_set(driver, claim->name->folder, claim->node, data, size, -1, (struct reply_to){0});
+}
+
+/* The base is high enough. Writes it into the node, if the node does not have it yet. If that write is lost, the holder sees it
+ * when it looks at its node. */
+static void count_with(struct driver *driver, struct claim *claim, int64_t base)
+{
     claim->token = token_with(claim, base);
     claim->name->last_token = larger(claim->name->last_token, claim->token);
     if (driver->base_state != BASE_KNOWN)
         driver->base = base;
     if (claim->noted_base != base) {
-        send_set(driver, claim->name->folder, claim->node, data,
-                 note_write(driver, base, false, data), -1, (struct reply_to){0});
         claim->noted_base = base;
+        claim_note(driver, claim);
     }
     claim_become(driver, claim, CLAIM_READY);
     if (claim->kind.shared && claim->gate != NULL && !claim_is_unwanted(claim->gate))

@@ -128,6 +128,7 @@ struct run {
     enum event event;
     int at, gap;  /* after so many requests; so many more, and the other client leaves */
     int executed; /* CUT: of the open requests */
+    int again;    /* CUT: when all is granted, once more after so many requests; 0: not */
     /* as it goes on: */
     int steps;
     int started; /* ops */
@@ -258,6 +259,32 @@ static void play_to_the_end(struct run *run)
         run->problem = "two readers with one token";
 }
 
+/* A write that the cut has lost is repeated: others read the token that the holder has. */
+static bool is_noted(int index)
+{
+    static const char *const folders[NAMES] = {"/r/a/", "/r/b/", "/r/c/", "/r/w/"};
+    char note[64];
+    snprintf(note, sizeof(note), "mortise/1 %lld\n" NOTE,
+             (long long)((int64_t)ops[index].token - fake_czxid(folders[index])));
+    return fake_says(folders[index], note);
+}
+
+/* The connection may be lost again, with the write that repeats the first. */
+static void check_notes(struct run *run)
+{
+    int64_t until_ns = now_ns + (run->again == 0 ? 300 * MS : FAKE_TIMEOUT_MS * MS);
+    for (int steps = 0; now_ns < until_ns;)
+        if (!run_posted() && !fake_connect()) {
+            if (!fake_step())
+                pass_time();
+            else if (++steps == run->again)
+                fake_cut(0);
+        }
+    for (int op = 0; op < NAMES; op++)
+        if (!is_noted(op))
+            run->problem = "another token in its node";
+}
+
 static void play(struct run *run)
 {
     ops[0] = ask("a", 1, 1000000);
@@ -275,6 +302,8 @@ static void play(struct run *run)
     for (int op = 0; op < run->started; op++)
         start(&ops[op]);
     play_to_the_end(run);
+    if (run->event == CUT && run->problem == NULL)
+        check_notes(run);
     end();
 }
 
@@ -287,8 +316,8 @@ static int play_all(struct run run, int *runs)
         play(&one);
         ++*runs;
         if (one.problem != NULL) {
-            printf("\n    event %d after %d and %d, executed %d: %s ", run.event, run.at, run.gap,
-                   run.executed, one.problem);
+            printf("\n    event %d after %d and %d, executed %d, again %d: %s ", run.event, run.at,
+                   run.gap, run.executed, run.again, one.problem);
             failures++;
         }
         if (one.steps < run.at)
@@ -306,6 +335,10 @@ static void test_each_event_at_each_request(void)
                 struct run run = {.event = event, .gap = gap, .executed = executed};
                 failures += play_all(run, &runs);
             }
+    for (int again = 1; again < 16; again++) {
+        struct run run = {.event = CUT, .again = again};
+        failures += play_all(run, &runs);
+    }
     printf("(%d runs) ", runs);
     CU_ASSERT_EQUAL(failures, 0);
 }

@@ -156,7 +156,7 @@ static mortise_status open_with(const char *servers, bool is_semaphore, int64_t 
                               .values = values,
                               .section = "zookeeper",
                               .client_id = "00000000000000000000000000000001",
-                              .note = "host\n1\nprogram"};
+                              .note = NOTE};
     set_value(values, "servers", servers, 0);
     set_value(values, "root", "/r", 0);
     set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);

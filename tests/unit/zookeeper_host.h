@@ -9,15 +9,16 @@
 #include <stdint.h>
 
 #define MS INT64_C(1000000)
-#define HOUR_MS 3600000 /* as connect_timeout: no call fails for want of a connection */
+#define NOTE "host\n1\nprogram" /* of the client */
+#define HOUR_MS 3600000         /* as connect_timeout: no call fails for want of a connection */
 
 extern int64_t now_ns;
-extern int doubts;     /* how often the driver asked for a renewal */
+extern int doubts; /* how often the driver asked for a renewal */
 extern int look_ups;
 extern char told[512]; /* the text of the last failure */
 extern const mortise_module *const module;
 extern unsigned told_to_wait; /* how often the core was told that an acquire waits */
-extern void *driver_ctx; /* of the driver that is open */
+extern void *driver_ctx;      /* of the driver that is open */
 
 void open_driver(bool is_semaphore, int64_t connect_timeout_ms);
 void close_driver(void);
