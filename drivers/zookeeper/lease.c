@@ -55,9 +55,10 @@ static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
     begin(driver, claim, op);
     if (claim->state == CLAIM_HELD)
         claim_grant(driver, claim);
-    else {
+    else { /* if it waits in the gate, that looks once more: its answer tells the core that the op waits */
+        bool is_at_gate = claim->gate != NULL && claim->gate->state == CLAIM_WAITING;
         claim->ends_ns = MORTISE_NEVER;
-        claim_go(driver, claim);
+        claim_go(driver, is_at_gate ? claim->gate : claim);
     }
 }
 

@@ -88,6 +88,36 @@ static void test_given_up_before_the_gate(void)
     CU_ASSERT(requests > 5);
 }
 
+/* A claim waits in the gate, and its caller fails because the servers are away. They come back before the core asks again: it
+ * is told that this acquire waits, though nothing has changed in the gate. */
+static void test_asked_again(void)
+{
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+    open_semaphore();
+    fake_make("/r");
+    fake_make("/r/x");
+    fake_make("/r/x/locks");
+    const char *rival = fake_make("/r/x/locks/_c_x-lock-");
+    start(&op);
+    settle(ENOUGH);
+    fake_cut(0);
+    CU_ASSERT(finish(&op, true));
+    CU_ASSERT_EQUAL(op.status, MORTISE_INDETERMINATE);
+    CU_ASSERT(fake_connect());
+    settle(ENOUGH);
+    told_to_wait = 0;
+    op = op_of(MORTISE_OP_ACQUIRE, 1);
+    op.flags = MORTISE_OP_REPEAT;
+    start(&op);
+    settle(ENOUGH);
+    CU_ASSERT_EQUAL(told_to_wait, 1);
+    CU_ASSERT_PTR_NULL(op.issuer);
+    fake_delete(rival);
+    CU_ASSERT(finish(&op, false));
+    CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(leave(), MORTISE_OK);
+}
+
 /* Renewed after all that was heard. */
 static mortise_status renewed(void)
 {
@@ -144,6 +174,7 @@ static void test_gate_is_deleted(void)
 int main(void)
 {
     CU_TestInfo tests[] = {{"given up before the gate", test_given_up_before_the_gate},
+                           {"asked again at the gate", test_asked_again},
                            {"gate is deleted", test_gate_is_deleted},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper gate", tests);
