@@ -4,9 +4,9 @@
  * hold. A list first reads the folders of the root. It asks for some items at a time, because there may be thousands, and
  * emits them sorted by name when all are known.
  *
- * The names of the nodes show who holds (queue.h), with two exceptions. The first contender may be exclusive only by its
- * name: then the shared ones directly behind it hold, too, and are read next. At the end of the numbers, the contender with
- * the smallest czxid holds. */
+ * The names of the nodes show who holds (queue.h), with two exceptions. The first contender, or the first one behind leases of
+ * another library, may be exclusive only by its name: then the shared ones directly behind it hold, too, and are read next. At
+ * the end of the numbers, the contender with the smallest czxid holds. */
 #include "query.h"
 
 #include <stdio.h>
@@ -208,7 +208,8 @@ static void keep_holders(struct item *item)
                 *other = holder;
                 holder = older;
             }
-        }
+        } else if (kept > 0 && !holder.kind.shared) /* it waits behind leases of kazoo's */
+            holds = false;
         if (holds)
             item->holders[kept++] = holder;
         else {
@@ -300,20 +301,17 @@ static void holder_read(struct driver *driver, struct request *request)
 /* Copies the contenders that may hold. Returns how many of them to read now; -1: no memory. */
 static int64_t take_holders(struct item *item, const struct contender *all, size_t count)
 {
-    size_t first = queue_holders(all, count), more = 0;
-    if (first == 1 && !all->kind.shared && count > 1 && all[1].kind.shared &&
-        all[1].kind.permits == 0)
-        more = queue_holders(all + 1, count - 1);
-    item->is_tie = first > 1 && !(all->number >= 0 && all->number < INT32_MAX);
-    item->holders = calloc(first + more + 1, sizeof(*item->holders));
-    for (size_t i = 0; item->holders != NULL && i < first + more; i++) {
+    struct queue_reads reads = queue_to_read(all, count);
+    item->is_tie = reads.now > 1 && !(all->number >= 0 && all->number < INT32_MAX);
+    item->holders = calloc(reads.now + reads.more + 1, sizeof(*item->holders));
+    for (size_t i = 0; item->holders != NULL && i < reads.now + reads.more; i++) {
         item->holders[i].kind = all[i].kind;
         item->holders[i].node = strdup(all[i].node);
         if (item->holders[i].node == NULL)
             return -1;
         item->count++;
     }
-    return item->holders == NULL ? -1 : (int64_t)first;
+    return item->holders == NULL ? -1 : (int64_t)reads.now;
 }
 
 static void queue_read(struct driver *driver, struct request *request)

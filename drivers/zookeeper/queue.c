@@ -168,6 +168,21 @@ size_t queue_holders(const struct contender *all, size_t count)
     return holders;
 }
 
+/* A lease of kazoo has no number, so it is sorted before an exclusive one that was there first. */
+struct queue_reads queue_to_read(const struct contender *all, size_t count)
+{
+    struct queue_reads reads = {queue_holders(all, count), 0};
+    size_t at = 0;
+    while (at < count && all[at].kind.any_permits)
+        at++;
+    if (at == count || all[at].kind.shared || reads.now != (at > 0 ? at : 1))
+        return reads;
+    reads.now = at + 1;
+    if (reads.now < count && all[reads.now].kind.shared && all[reads.now].kind.permits == 0)
+        reads.more = queue_holders(all + reads.now, count - reads.now);
+    return reads;
+}
+
 const char *queue_find(const struct children *children, const char *prefix)
 {
     for (size_t i = 0; i < children->count; i++)

@@ -89,6 +89,12 @@ size_t queue_sort(const struct children *children, enum node_style style, struct
 /* How many of these contenders, from the first one on, may hold, according to their names. If the first is exclusive: one. At
  * the end of the numbers: all that may be the first. */
 size_t queue_holders(const struct contender *all, size_t count);
+/* Whose nodes to read to know who holds: the first `now` of these contenders; and if the last of those says that it is shared,
+ * though it is exclusive by its name, also `more` behind it. */
+struct queue_reads {
+    size_t now, more;
+};
+struct queue_reads queue_to_read(const struct contender *all, size_t count);
 /* The node whose name begins with this prefix; NULL: there is none. */
 const char *queue_find(const struct children *children, const char *prefix);
 

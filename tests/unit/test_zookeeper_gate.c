@@ -171,11 +171,86 @@ static void test_gate_is_deleted(void)
     }
 }
 
+static mortise_info inspect(void)
+{
+    mortise_info info = {.size = sizeof(info)};
+    mortise_op op = op_of(MORTISE_OP_INSPECT, 0);
+    op.info = &info;
+    start(&op);
+    CU_ASSERT(finish(&op, false));
+    CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+    return info;
+}
+
+static mortise_status break_lease(uint64_t token)
+{
+    mortise_op op = op_of(MORTISE_OP_RELEASE, 0);
+    op.flags = MORTISE_OP_BREAK;
+    op.token = token;
+    start(&op);
+    CU_ASSERT(finish(&op, false));
+    return op.status;
+}
+
+static mortise_op acquire_beside_kazoo(void)
+{
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
+    semaphore_style = KAZOO_SEMAPHORE;
+    open_semaphore();
+    semaphore_style = CURATOR_SEMAPHORE;
+    fake_make("/r");
+    fake_make("/r/x");
+    CU_ASSERT(fake_delete(fake_make("/r/x/first-"))); /* the number of ours is not 0 */
+    return op;
+}
+
+/* The leases of kazoo have no number. A lease that was made shared holds beside those that came later; an exclusive one that
+ * waits for an earlier one holds nothing. */
+static void test_leases_of_kazoo(void)
+{
+    static const char lease[] = "/r/x/0123456789abcdef0123456789abcdef";
+    mortise_op op = acquire_beside_kazoo();
+    start(&op);
+    CU_ASSERT(finish(&op, false));
+    CU_ASSERT_EQUAL_FATAL(op.status, MORTISE_OK);
+    mortise_op shared = op_of(MORTISE_OP_RENEW, 1);
+    shared.flags = MORTISE_OP_DOWNGRADE;
+    start(&shared);
+    CU_ASSERT(finish(&shared, false));
+    CU_ASSERT_EQUAL(shared.status, MORTISE_OK);
+    fake_make(lease);
+    mortise_info info = inspect();
+    CU_ASSERT_EQUAL(info.holders, 2);
+    CU_ASSERT_EQUAL(info.mode, MORTISE_SHARED);
+    CU_ASSERT_EQUAL(info.token, op.token);
+    CU_ASSERT_EQUAL(break_lease(op.token), MORTISE_OK);
+    CU_ASSERT_EQUAL(inspect().holders, 1);
+    CU_ASSERT_EQUAL(leave(), MORTISE_LOST);
+
+    op = acquire_beside_kazoo();
+    fake_make(lease);
+    start(&op);
+    settle(ENOUGH);
+    CU_ASSERT_PTR_NULL(op.issuer);
+    info = inspect();
+    CU_ASSERT_EQUAL(info.holders, 1);
+    CU_ASSERT_EQUAL(info.waiters, 1);
+    CU_ASSERT_EQUAL(info.mode, MORTISE_SHARED);
+    CU_ASSERT(fake_delete(lease));
+    CU_ASSERT(finish(&op, false));
+    CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+    info = inspect();
+    CU_ASSERT_EQUAL(info.mode, MORTISE_EXCLUSIVE);
+    CU_ASSERT_EQUAL(info.token, op.token);
+    CU_ASSERT_EQUAL(leave(), MORTISE_OK);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"given up before the gate", test_given_up_before_the_gate},
                            {"asked again at the gate", test_asked_again},
                            {"gate is deleted", test_gate_is_deleted},
+                           {"leases of kazoo", test_leases_of_kazoo},
                            CU_TEST_INFO_NULL};
     return suite_run("zookeeper gate", tests);
 }

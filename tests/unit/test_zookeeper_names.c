@@ -586,6 +586,42 @@ static void test_holders(void)
     free(children);
 }
 
+/* Of a semaphore of kazoo. k: a lease of its own, without a number; X: ours that is exclusive by its name; R, 2: ours that are
+ * shared, with any number of permits and with two. */
+static void test_to_read(void)
+{
+    static const struct {
+        const char *letters;
+        size_t now, more;
+    } cases[] = {{"", 0, 0},    {"k", 1, 0},   {"kk", 2, 0},   {"X", 1, 0},  {"XR", 1, 1},
+                 {"X2", 1, 0},  {"kX", 2, 0},  {"kkX", 3, 0},  {"kR", 2, 0}, {"kXRR", 2, 2},
+                 {"kX2", 2, 0}, {"kXX", 2, 0}, {"kkXRX", 3, 1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct contender all[12];
+        struct crowd crowd;
+        const char *letters = cases[i].letters;
+        size_t count = strlen(letters);
+        for (size_t k = 0; k < count; k++) {
+            char *text = crowd.texts[k], permits[8] = "";
+            if (letters[k] == 'k') {
+                snprintf(text, sizeof(crowd.texts[k]), "%032zx", k + 1);
+            } else {
+                if (letters[k] != 'X')
+                    snprintf(permits, sizeof(permits), "__s%d", letters[k] == 'R' ? 0 : 2);
+                snprintf(text, sizeof(crowd.texts[k]), "u__1%s__mortise__lease__%010zu", permits,
+                         k + 1);
+            }
+            crowd.pointers[count - 1 - k] = text;
+        }
+        crowd.children = make(crowd.pointers, count);
+        CU_ASSERT_EQUAL_FATAL(queue_sort(crowd.children, STYLE_KAZOO_SEMAPHORE, all), count);
+        struct queue_reads reads = queue_to_read(all, count);
+        CU_ASSERT_EQUAL(reads.now, cases[i].now);
+        CU_ASSERT_EQUAL(reads.more, cases[i].more);
+        free(crowd.children);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"folders", test_folders},
     {"folders of others", test_folders_of_others},
@@ -603,6 +639,7 @@ static CU_TestInfo tests[] = {
     {"a shared try", test_shared_try},
     {"the nearest ones", test_nearest},
     {"holders", test_holders},
+    {"whom to read", test_to_read},
     CU_TEST_INFO_NULL,
 };
 

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CURATOR_SEMAPHORE 4 /* the place of that node_style among its choices */
-
 /* ---- a host with a clock of its own ---------------------------------------------------------------------- */
 
 struct posted {
@@ -23,7 +21,7 @@ struct posted {
 };
 
 int64_t now_ns = 1000 * 1000 * MS;
-int doubts, look_ups;
+int doubts, look_ups, semaphore_style = CURATOR_SEMAPHORE;
 char told[512];
 unsigned told_to_wait;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -161,7 +159,7 @@ static mortise_status open_with(const char *servers, bool is_semaphore, int64_t 
     set_value(values, "root", "/r", 0);
     set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);
     set_value(values, "connect_timeout", "a while", connect_timeout_ms);
-    set_value(values, "node_style", "", is_semaphore ? CURATOR_SEMAPHORE : 0);
+    set_value(values, "node_style", "", is_semaphore ? semaphore_style : 0);
     return module->open(&args, &driver_ctx, error);
 }
 

@@ -12,10 +12,13 @@
 #define NOTE "host\n1\nprogram" /* of the client */
 #define HOUR_MS 3600000         /* as connect_timeout: no call fails for want of a connection */
 
+enum { CURATOR_SEMAPHORE = 4, KAZOO_SEMAPHORE }; /* their places among the choices of node_style */
+
 extern int64_t now_ns;
 extern int doubts; /* how often the driver asked for a renewal */
 extern int look_ups;
-extern char told[512]; /* the text of the last failure */
+extern int semaphore_style; /* of a driver with a semaphore */
+extern char told[512];      /* the text of the last failure */
 extern const mortise_module *const module;
 extern unsigned told_to_wait; /* how often the core was told that an acquire waits */
 extern void *driver_ctx;      /* of the driver that is open */
