@@ -7,7 +7,8 @@
  *
  * That is safe only if no thread was in the middle of a call when the process was forked, so fork() waits for such calls. Most
  * calls are short. But a call that opens the file waits while others have it locked (at most a few times busy_timeout, and a
- * tenth of a second), and a call that copies the log waits for the disk. Knows nothing of ops and rows. */
+ * tenth of a second), and a call that copies the log waits for the disk. fork() does not wait for threads that
+ * use SQLite for something else: SQLite's mutexes that they have stay locked in the child. Knows nothing of ops and rows. */
 #include "driver.h"
 
 #include <pthread.h>
