@@ -99,8 +99,8 @@ bool node_read(const char *node, enum node_style style, struct contender *conten
 /* As in the config: "curator", "kazoo-rw". */
 const char *node_style_name(enum node_style style);
 /* What the numbers alone say about which of two nodes of one queue was made first. Numbers begin at 0 and grow, up to
- * 2^31 - 1. What comes after that depends on the server: - From ZooKeeper 3.6 on the folder's counter stays at 2^31 - 1.
- *   Requests that the server prepares together get
+ * 2^31 - 1. What comes after that depends on the server:
+ *   - From ZooKeeper 3.6 on the folder's counter stays at 2^31 - 1. Requests that the server prepares together get
  *     2147483647, -2147483648, -2147483647 and so on, and the next ones get 2147483647 again.
  *   - Earlier servers count through all negative numbers to 0.
  * So a negative number comes after the numbers of the upper half, except 2147483647. Compared with any other number, it

@@ -26,25 +26,28 @@
  *
  * THE HOLES, and what closes them
  *
- *   The process stops between reading the clock and executing the statement. It then acts with a `now` that is too old.
- *   acquire: takes only what had expired by then (fewer rows than it might), and claims until now + ttl. It computes its own
- *   deadline from the same `now`. renew: extends a row that is provably still its own to max(claim, now + ttl), and takes its
- *   deadline from the same `now`. release: a claim that expired in between is released as if it had not; nobody else had it,
- *   and the holder's own clock knows. So a stop never makes a claim longer than its holder believes, and never lets two
- *   clients hold. The reply is lost, or the process dies before it reads it. Every request names its grant id. A repeated
- *   acquire under the id that holds gets the same version and the same expiry. A repeated release gets LOST or NOTOWNER, and
- *   changes nothing. Two clients change the row at once: the compare-and-swap of one fails, and it begins anew. The claim
- *   expires while its holder is at work: the next holder takes the row and changes its version; the late renewal or release
- *   names the old grant and touches nothing. A release comes between "it is held" and "I wait": both are one
- *   compare-and-swap, which fails if the row was released, and the acquire begins anew. The releaser dies before it wakes
- *   anybody: the waiters' hint (the time left when they asked) ends. The next holder's claim ends before that hint, because
- *   its ttl is shorter, and it dies: no waiter sleeps for longer than ROWLEASE_LOOK_MS. If all have the same ttl, the hint is
- *   never longer than one ttl. The first waiter dies or is stopped: the releaser looks again when the reservation is over,
- *   drops it from the list and wakes the next. An acquire after the reservation drops it, too: a stopped process costs one
- *   reservation, not one with each release. When that process goes on, it finds that it was notified, asks again and is
- *     queued anew. A waiter gives up: its inbox leaves the list; if the name was reserved for it, the next is woken. The
- *     version reaches the end of
- *   63 bits: the acquire is refused; the version never wraps. */
+ *   - The process stops between reading the clock and executing the statement. It then acts with a `now` that is too old.
+ *     acquire: takes only what had expired by then (fewer rows than it might), and claims until now + ttl. It computes its
+ *     own deadline from the same `now`. renew: extends a row that is provably still its own to max(claim, now + ttl), and
+ *     takes its deadline from the same `now`. release: a claim that expired in between is released as if it had not; nobody
+ *     else had it, and the holder's own clock knows. So a stop never makes a claim longer than its holder believes, and
+ *     never lets two clients hold.
+ *   - The reply is lost, or the process dies before it reads it. Every request names its grant id. A repeated acquire under
+ *     the id that holds gets the same version and the same expiry. A repeated release gets LOST or NOTOWNER, and changes
+ *     nothing.
+ *   - Two clients change the row at once: the compare-and-swap of one fails, and it begins anew.
+ *   - The claim expires while its holder is at work: the next holder takes the row and changes its version; the late
+ *     renewal or release names the old grant and touches nothing.
+ *   - A release comes between "it is held" and "I wait": both are one compare-and-swap, which fails if the row was
+ *     released, and the acquire begins anew.
+ *   - The releaser dies before it wakes anybody: the waiters' hint (the time left when they asked) ends.
+ *   - The next holder's claim ends before that hint, because its ttl is shorter, and it dies: no waiter sleeps for longer
+ *     than ROWLEASE_LOOK_MS. If all have the same ttl, the hint is never longer than one ttl.
+ *   - The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it from the list
+ *     and wakes the next. An acquire after the reservation drops it, too: a stopped process costs one reservation, not one
+ *     with each release. When that process goes on, it finds that it was notified, asks again and is queued anew.
+ *   - A waiter gives up: its inbox leaves the list; if the name was reserved for it, the next is woken.
+ *   - The version reaches the end of 63 bits: the acquire is refused; the version never wraps. */
 #ifndef MORTISE_ROWLEASE_ROWLEASE_H
 #define MORTISE_ROWLEASE_ROWLEASE_H
 
