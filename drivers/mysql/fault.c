@@ -28,7 +28,11 @@ static const struct {
     {1146, MORTISE_UNREACHABLE, true, FAULT_RESET, "the tables are gone"},
     {1114, MORTISE_BACKEND, true, 0, "the server's disk is full"},
     {1021, MORTISE_BACKEND, true, 0, "the server's disk is full"},
-    {1041, MORTISE_BACKEND, true, 0, NULL},
+    {1041, MORTISE_BACKEND, true, 0, NULL}, /* no memory; also of a new connection */
+    {1037, MORTISE_BACKEND, true, 0, NULL}, /* likewise */
+    {1038, MORTISE_BACKEND, true, 0, NULL}, /* likewise */
+    {1206, MORTISE_BACKEND, true, 0, NULL}, /* too many locks */
+    {1637, MORTISE_BACKEND, true, 0, NULL}, /* too many transactions */
     {1030, MORTISE_BACKEND, true, 0, NULL},
     {1026, MORTISE_BACKEND, true, 0, NULL},
     {1047, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* a node of Galera that is not ready */
@@ -47,6 +51,13 @@ static const struct {
      "the server has too many connections (max_connections)"},
     {1203, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1226, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {1135, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* the server can make no thread */
+    {1042, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* it cannot tell who connects */
+    {1043, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* a handshake that took too long */
+    {1158, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* its network, as the next three */
+    {1159, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {1160, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {1161, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1129, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1045, MORTISE_UNREACHABLE, true, FAULT_RESET, "; check user and password"}, /* access denied */
     {1698, MORTISE_UNREACHABLE, true, FAULT_RESET, "; check user and password"},

@@ -58,10 +58,11 @@ static void test_deadlocks(void)
     mortise_close(client, NULL);
 }
 
-/* What a server says that goes away, and a member of Group Replication: it is left, or asked again. */
+/* What a server says that goes away, or is short of something, and a member of Group Replication: it is left, or asked again. */
 static void test_going_away(void)
 {
-    static const int numbers[] = {1180, 3032, 3100, 3101, 3781, 3782, 3783};
+    static const int numbers[] = {1180, 3032, 3100, 3101, 3781, 3782, 3783, 1037, 1038,
+                                  1206, 1637, 1042, 1043, 1135, 1158, 1159, 1160, 1161};
     char action[100];
     mortise_client *client = open_client("", "");
     give(take(client, "errors", 0));
@@ -72,6 +73,26 @@ static void test_going_away(void)
         CU_ASSERT_EQUAL(try_for(client, "errors", PATIENCE_MS), MORTISE_OK);
         row_fault_end();
     }
+    mortise_close(client, NULL);
+}
+
+/* The server is short of something: a release goes on until it is done, and a wait ends with its limit. */
+static void test_short(void)
+{
+    static const char action[] =
+        "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1637, MESSAGE_TEXT = 'x'";
+    mortise_client *client = open_client("", "");
+    mortise_lease *lease = take(client, "short", HOLD_MS);
+    row_fault("short", 3, action);
+    give(lease);
+    CU_ASSERT_STRING_EQUAL(
+        ask("SELECT count(*) FROM mortise_lock WHERE name = 'short' AND grants IS NOT NULL"), "0");
+    row_fault("short", 1000000, action);
+    int64_t from_ms = test_now_ms();
+    mortise_status status = try_for(client, "short", 500);
+    CU_ASSERT(status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE);
+    CU_ASSERT(test_now_ms() - from_ms < PATIENCE_MS); /* not unreachable_timeout */
+    row_fault_end();
     mortise_close(client, NULL);
 }
 
@@ -134,6 +155,7 @@ int main(int argc, char **argv)
         {"a row that is locked", test_row_locked},
         {"deadlocks, no disk left", test_deadlocks},
         {"errors of a server that goes away", test_going_away},
+        {"a server that is short of something", test_short},
         {"one of a group fails", test_group},
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},

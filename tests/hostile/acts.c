@@ -178,6 +178,11 @@ const struct act mysql_acts[] = {
     {.name = "an error as the greeting",
      .greeting = TEXT("\x17\0\0\0\xff\x10\x04Too many connections"),
      .then = CLOSE},
+    {.name = "no thread for the connection",
+     .greeting = TEXT("\x1c\0\0\0\xff\x6f\x04"
+                      "Can't create a new thread"),
+     .then = CLOSE,
+     .passes = true},
     {.name = "an error with colours",
      .greeting = TEXT("\x0b\0\0\0\xff\x10\x04\x1b[31m\x07\xff\0"),
      .then = CLOSE},

@@ -108,7 +108,7 @@ static const struct kind *kind;
 struct visit {
     char doing[128];
     int port, number;
-    bool may_succeed, may_refuse, was_stuck, is_later;
+    bool may_succeed, may_refuse, was_stuck, is_later, passes;
     unsigned failures;
 };
 
@@ -140,9 +140,10 @@ static bool may_be(const struct visit *visit, mortise_status status)
 {
     if (status == MORTISE_CONFIG)
         return visit->may_refuse;
+    if (status == MORTISE_BACKEND)
+        return !visit->passes;
     return status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||
-           status == MORTISE_BACKEND || status == MORTISE_TIMEDOUT || status == MORTISE_NOMEM ||
-           status == MORTISE_BUSY;
+           status == MORTISE_TIMEDOUT || status == MORTISE_NOMEM || status == MORTISE_BUSY;
 }
 
 /* True: it succeeded. */
@@ -324,6 +325,7 @@ static void visit_liar(int number)
     struct liar liar;
     struct visit visit = {.number = number,
                           .is_later = number / act_count % 2 == 1,
+                          .passes = act->passes,
                           .may_succeed = server_port != 0 || act->is_plausible ||
                                          (kind->is_group && number % 2 == 0)};
     visit.may_refuse = server_port != 0 && kind->is_judged;

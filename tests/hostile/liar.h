@@ -23,6 +23,7 @@ struct act {
     bool endless;                     /* the answer again and again, whoever asks */
     bool drips;                       /* a byte at a time */
     bool is_plausible;                /* it may be taken for an honest one */
+    bool passes;                      /* what it says may be over soon: no call fails for good */
 };
 #define TEXT(text) (text), sizeof(text) - 1
 
