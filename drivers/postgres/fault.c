@@ -61,6 +61,16 @@ static void describe(const char *state, struct fault *fault)
     }
 }
 
+/* This session is over, whatever the request was. So no such error is a reason to give the request up. */
+static void end_session(struct fault *fault)
+{
+    fault->flags |= FAULT_RESET;
+    if (fault->base.retryable)
+        return;
+    fault->base.status = MORTISE_UNREACHABLE;
+    fault->base.retryable = true;
+}
+
 void fault_read(const PGresult *result, struct fault *fault)
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -78,5 +88,5 @@ void fault_read(const PGresult *result, struct fault *fault)
         fault->flags = FAULT_RESET;
     }
     if (severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
-        fault->flags |= FAULT_RESET;
+        end_session(fault);
 }
