@@ -75,7 +75,7 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 const char sql_settings[] =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;"
     "SET SESSION autocommit=1,sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
-    "timestamp=DEFAULT,completion_type=0,sql_select_limit=18446744073709551615,"
+    "timestamp=DEFAULT,completion_type=0,sql_select_limit=18446744073709551615,sql_big_selects=1,"
     "innodb_lock_wait_timeout=$a,lock_wait_timeout=$b"
     "/*!50708 ,max_execution_time=0 *//*M!100101 ,max_statement_time=$b */"
     "/*M!100300 ,idle_transaction_timeout=$b,idle_write_transaction_timeout=$b,"

@@ -423,7 +423,7 @@ static void test_server_settings(void)
         "SET GLOBAL tx_isolation = 'SERIALIZABLE'; SET GLOBAL tx_read_only = 1; "
         "SET GLOBAL completion_type = 1; SET GLOBAL sql_select_limit = 15; "
         "SET GLOBAL character_set_server = 'ucs2'; SET GLOBAL collation_connection = "
-        "'latin1_german1_ci'; "
+        "'latin1_german1_ci'; SET GLOBAL max_join_size = 10; "
         "SET GLOBAL init_connect = 'SET SESSION timestamp = 1000000000, group_concat_max_len = 5'");
     test_names();
     test_list();
@@ -436,7 +436,7 @@ static void test_server_settings(void)
     give(lease);
     mortise_close(client, NULL);
     ask("SET GLOBAL sql_mode = DEFAULT; SET GLOBAL time_zone = 'SYSTEM'; SET GLOBAL autocommit = "
-        "1; "
+        "1; SET GLOBAL max_join_size = DEFAULT; "
         "SET GLOBAL tx_isolation = 'REPEATABLE-READ'; SET GLOBAL tx_read_only = 0; "
         "SET GLOBAL completion_type = 0; SET GLOBAL sql_select_limit = DEFAULT; "
         "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
