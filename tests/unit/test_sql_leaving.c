@@ -2,7 +2,21 @@
 #include "sql_remote_test.h"
 #include "suite.h"
 
+#include <sys/socket.h>
+
 static mortise_op op;
+
+int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+
+/* As with TCP, fewer bytes than expected do not end the wait. */
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    if (main_link.expected == 0)
+        return __real_poll(fds, count, timeout_ms);
+    now_ns += timeout_ms * NS_PER_MS;
+    return 0;
+}
 
 /* Its acquire is BUSY, and what puts it into the list is on its way. */
 static void begin(void)
@@ -41,6 +55,25 @@ static void test_listed_meanwhile(void)
     remote_cancel(remote, &op);
     CU_ASSERT_EQUAL(completed, MORTISE_CANCELED);
     end();
+}
+
+/* The answer is shorter than expected, as that of a server that refuses a statement: the close looks for it. */
+static void test_short_answer(void)
+{
+    int pair[2];
+    begin();
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    CU_ASSERT_EQUAL(write(pair[1], "x", 1), 1);
+    link_poll_no_more(&main_link);
+    CU_ASSERT_FATAL(link_poll(&main_link, pair[0]));
+    link_expect(&main_link, 100);
+    remote_cancel(remote, &op);
+    int64_t began_ns = now_ns;
+    rig_end();
+    CU_ASSERT_EQUAL(table.waiters_len, 0);
+    CU_ASSERT(now_ns > began_ns && now_ns - began_ns < 10 * NS_PER_MS);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 /* The statement that leaves the list fails. */
@@ -104,6 +137,7 @@ int main(void)
     CU_TestInfo tests[] = {
         {"in the list when it closes", test_listed},
         {"put into the list while it closes", test_listed_meanwhile},
+        {"an answer that is shorter than expected", test_short_answer},
         {"leaving fails", test_leaving_fails},
         {"leaving is refused", test_leaving_is_refused},
         {"the waiter before it is stopped", test_first_is_stopped},

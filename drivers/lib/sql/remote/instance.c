@@ -107,10 +107,10 @@ static void finish_work(struct remote *remote)
     leave(remote);
     while (main->state == LINK_READY && !(locks_have_left(&remote->locks) && flight_idle(main))) {
         struct pollfd fd = link_pollfd(main);
-        int64_t left_ns = until_ns - remote_now(remote);
-        if (left_ns <= 0)
+        int64_t now_ns = remote_now(remote), left_ns = earlier(until_ns, link_due(main)) - now_ns;
+        if (now_ns >= until_ns)
             return;
-        poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
+        poll(&fd, 1, left_ns > 0 ? (int)(left_ns / NS_PER_MS) + 1 : 0);
         link_turn(main, &fd, 1);
         leave(remote);
     }
