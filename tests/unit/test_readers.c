@@ -241,6 +241,21 @@ static void test_planted(void)
     }
 }
 
+/* Somebody wrote that it is held since before all times. */
+static void test_planted_start(void)
+{
+    clear();
+    acquire(1, NULL, 1000, 5 * S, NULL);
+    row.acquired_us = INT64_MIN;
+    CU_ASSERT_EQUAL(info_at(5 * S).held_ms, INT64_MAX / 1000 + 5000);
+    clear();
+    share(1, 0, 1000, 5 * S, NULL);
+    memset(row.grants + ROWLEASE_HOLD_SIZE + 32, 0, 8);
+    row.grants[ROWLEASE_HOLD_SIZE + 32] = 0x80;
+    CU_ASSERT_TRUE(rowlease_valid(&row));
+    CU_ASSERT_EQUAL(info_at(5 * S).held_ms, INT64_MAX / 1000 + 5000);
+}
+
 /* ---- the bar -------------------------------------------------------------------------------------- */
 
 static void test_bar(void)
@@ -414,6 +429,7 @@ int main(void)
         {"a bar that outlives its readers", test_bar_behind_the_dead},
         {"inspect and break", test_inspect_all},
         {"bytes that make no sense", test_planted},
+        {"a start before all times", test_planted_start},
         {"the bar of a writer", test_bar},
         {"several places come back", test_several_places_come_back},
         {"readers behind a writer", test_readers_behind_a_writer},

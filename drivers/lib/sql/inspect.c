@@ -27,7 +27,9 @@ static uint32_t live_holds(const struct rowlease_row *row, int64_t now_us)
 static void tell_claim(int64_t since_us, int64_t expires_us, int64_t token, int64_t now_us,
                        mortise_info *info)
 {
-    info->held_ms = since_us < now_us ? (now_us - since_us) / 1000 : 0;
+    /* unsigned: a row that somebody has written may name any start */
+    uint64_t held_us = (uint64_t)now_us - (uint64_t)since_us;
+    info->held_ms = since_us < now_us ? (int64_t)(held_us / 1000) : 0;
     info->remaining_ms = (expires_us - now_us) / 1000;
     info->token = (uint64_t)token;
 }
