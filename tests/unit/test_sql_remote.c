@@ -153,6 +153,15 @@ static void test_what_is_no_host(void)
     }
 }
 
+/* A driver warns of plain text to any other. */
+static void test_this_host(void)
+{
+    CU_ASSERT(host_is_local("localhost") && host_is_local("127.0.0.1") && host_is_local("127.1"));
+    CU_ASSERT(host_is_local("::1"));
+    CU_ASSERT_FALSE(host_is_local("127.example.com"));
+    CU_ASSERT_FALSE(host_is_local("128.0.0.1") || host_is_local("db1"));
+}
+
 /* ---- a client ------------------------------------------------------------------------------------ */
 
 static struct remote *remote;
@@ -455,6 +464,7 @@ int main(void)
 {
     CU_TestInfo tests[] = {
         {"what is no host", test_what_is_no_host},
+        {"this host", test_this_host},
         {"each address is tried", test_each_address},
         {"the other link looks the hosts up", test_look_up_of_the_other},
         {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},

@@ -65,10 +65,15 @@ const char *hosts_read(struct hosts *hosts, const char *list, const char *port)
     return NULL;
 }
 
+/* "127.example.com" is a name, and may be anywhere. */
+static bool is_loopback(const char *name)
+{
+    return strncmp(name, "127.", 4) == 0 && name[strspn(name, "0123456789.")] == '\0';
+}
+
 bool host_is_local(const char *name)
 {
-    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
-           strcmp(name, "::1") == 0;
+    return strcmp(name, "localhost") == 0 || is_loopback(name) || strcmp(name, "::1") == 0;
 }
 
 /* ---- addresses ---------------------------------------------------------------------------------- */
