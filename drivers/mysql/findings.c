@@ -38,11 +38,13 @@ static void add_durability(const mortise_op *op, const char *const *settings)
                  flush ? "sync_binlog" : "innodb_flush_log_at_trx_commit",
                  value != NULL ? value : "unknown");
     }
-    if (is_off(settings[SETTING_DOUBLEWRITE]))
-        ping_add(
-            op,
-            " | risk: innodb_doublewrite is off: after a crash of its machine the tables may be "
-            "damaged, and grants forgotten; set it to ON");
+    /* MySQL's third value: it would find a damaged page, and could not mend it */
+    const bool detects = is(settings[SETTING_DOUBLEWRITE], "DETECT_ONLY");
+    if (detects || is_off(settings[SETTING_DOUBLEWRITE]))
+        ping_add(op,
+                 " | risk: innodb_doublewrite is %s: after a crash of its machine the tables may "
+                 "be damaged, and grants forgotten; set it to ON",
+                 detects ? "DETECT_ONLY" : "off");
 }
 
 static void add_replicas(const mortise_op *op, const char *const *settings, unsigned count)

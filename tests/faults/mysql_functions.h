@@ -36,6 +36,8 @@ int mysql_ssl_set(void *mysql, const char *key, const char *cert, const char *ca
 /* What the server calls this client's host, in the only answer with four columns. NULL: what it says. */
 static _Atomic(char *) peer_name;
 static atomic_bool galera; /* it says that it is a node of Galera */
+/* Its innodb_doublewrite, in the only answer with twelve columns. NULL: what it says. */
+static _Atomic(char *) doublewrite;
 
 __attribute__((visibility("default"))) char **mysql_fetch_row(void *rows);
 char **mysql_fetch_row(void *rows)
@@ -48,6 +50,9 @@ char **mysql_fetch_row(void *rows)
     char *name = atomic_load(&peer_name), **row = fetch != NULL ? fetch(rows) : NULL;
     if (row != NULL && name != NULL && columns != NULL && columns(rows) == 4)
         row[2] = name;
+    char *writes = atomic_load(&doublewrite);
+    if (row != NULL && writes != NULL && columns != NULL && columns(rows) == 12)
+        row[6] = writes;
     if (row != NULL && row[0] != NULL && atomic_load(&galera) && strcmp(row[0], "wsrep_on") == 0)
         row[1] = on;
     return row;

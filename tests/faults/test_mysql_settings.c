@@ -462,6 +462,18 @@ static void test_galera(void)
     ask("DROP TRIGGER told; SET GLOBAL wsrep_dirty_reads = OFF");
 }
 
+/* MySQL may find damaged pages, and not mend them. */
+static void test_doublewrite(void)
+{
+    static char detects[] = "DETECT_ONLY";
+    char host[64], told[1000];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    atomic_store(&doublewrite, detects);
+    CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, "risk: innodb_doublewrite is DETECT_ONLY"));
+    atomic_store(&doublewrite, NULL);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -480,6 +492,7 @@ int main(int argc, char **argv)
         {"names that look the same", test_names},
         {"settings of the server", test_server_settings},
         {"a node of Galera", test_galera},
+        {"pages that cannot be mended", test_doublewrite},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
