@@ -229,7 +229,7 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
     "SELECT version, " SHORT_RECORD " FROM locked "                                                \
     "UNION ALL SELECT version, " SHORT_RECORD " FROM mortise_record "                              \
     "WHERE name = $1 AND " STANDBYS " = ''"
-#define WAITERS_SIZE "3072" /* the longest list: rows.c */
+#define WAITERS_SIZE "3072" /* the longest list: ROWLEASE_WAITERS_MAX */
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
 

@@ -22,7 +22,7 @@
  *        └─────────┴────────────────────────────────────────(without)───────┘ expired ──▶ held (another)
  *
  * The version is token and optimistic lock in one. Each new hold sets it to max(version + 1, wall clock in µs, the op's token
- * floor), and nothing else changes it (R6).
+ * floor). Otherwise it changes only if a later lease of the same owner raises it to its own token floor (R6).
  *
  * THE HOLES, and what closes them
  *
