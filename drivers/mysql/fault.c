@@ -30,7 +30,7 @@ static const struct {
     {1021, MORTISE_BACKEND, true, 0, "the server's disk is full"},
     {1041, MORTISE_BACKEND, true, 0, NULL}, /* no memory; also of a new connection */
     {1037, MORTISE_BACKEND, true, 0, NULL}, /* likewise */
-    {1038, MORTISE_BACKEND, true, 0, NULL}, /* likewise */
+    {1038, MORTISE_BACKEND, true, 0, NULL}, /* no memory to sort */
     {1206, MORTISE_BACKEND, true, 0, NULL}, /* too many locks */
     {1637, MORTISE_BACKEND, true, 0, NULL}, /* too many transactions */
     {1030, MORTISE_BACKEND, true, 0, NULL},
@@ -53,7 +53,7 @@ static const struct {
     {1226, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1135, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* the server can make no thread */
     {1042, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* it cannot tell who connects */
-    {1043, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* a handshake that took too long */
+    {1043, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* a handshake too slow, or senseless */
     {1158, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* its network, as the next three */
     {1159, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1160, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},

@@ -38,7 +38,7 @@ static void add_durability(const mortise_op *op, const char *const *settings)
                  flush ? "sync_binlog" : "innodb_flush_log_at_trx_commit",
                  value != NULL ? value : "unknown");
     }
-    /* MySQL's third value: it would find a damaged page, and could not mend it */
+    /* MySQL 8.0.30 and later: InnoDB finds damaged pages, and cannot repair them */
     const bool detects = is(settings[SETTING_DOUBLEWRITE], "DETECT_ONLY");
     if (detects || is_off(settings[SETTING_DOUBLEWRITE]))
         ping_add(op,

@@ -6,6 +6,7 @@
 #define LOOK_NS                                                                                    \
     (INT64_C(10) * NS_PER_MS) /* how often connections in the making are checked if nobody polls */
 #define LOOK_PARTS 8
+#define LOOK_MOST_NS (INT64_C(125) * NS_PER_MS)
 
 void sort_numbers(int64_t *numbers, unsigned count)
 {
@@ -256,21 +257,21 @@ const char *nodes_problem(const struct driver *driver)
 
 /* ---- the pump ------------------------------------------------------------------------------------------------------ */
 
+static int64_t shorter(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
 /* How long after a turn the connection is checked. One that is not made at once may lead to a host that is off, and such an
  * attempt takes its whole time, again and again. So the pause is a part of what the attempt has taken so far. The greeting is
- * short, or has several round trips, each of which would be noticed late. */
+ * short unless the server hangs, and may have several round trips, each of which would be noticed late. */
 static int64_t look_ns(const struct link *link, int64_t now_ns)
 {
     if (link->state != LINK_CONNECTING)
         return link->state == LINK_GREETING ? LOOK_NS : MORTISE_NEVER;
     int64_t began_ns = link->attempt_end_ns - link->settings->connect_timeout_ms * NS_PER_MS;
     int64_t pause_ns = (now_ns - began_ns) / LOOK_PARTS;
-    return pause_ns > LOOK_NS ? pause_ns : LOOK_NS;
-}
-
-static int64_t shorter(int64_t a_ns, int64_t b_ns)
-{
-    return a_ns < b_ns ? a_ns : b_ns;
+    return pause_ns < LOOK_NS ? LOOK_NS : shorter(pause_ns, LOOK_MOST_NS);
 }
 
 /* If no op is outstanding, nobody polls. So a timer checks connections in the making, and late nodes, which would

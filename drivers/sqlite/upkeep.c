@@ -10,10 +10,10 @@
  * lock of the folder that is in the place counts. While no folder can be made, there are no checkpoints, and the log grows. On
  * a full disk nothing can be committed first. Then another connection takes the write lock meanwhile, because without it nobody
  * begins the log anew. (SQLite's FULL does not do that: if the write lock is not free, it copies nevertheless.) A process that
- * is stopped in the middle of a checkpoint only makes the log grow, as with SQLite's own checkpoints. But on a full disk it
- * blocks the file, as in the middle of a transaction. A checkpoint waits for the disk, and this client executes nothing else
- * meanwhile. If that takes long, the log says so: others that wait for a lock of this client cannot tell it from a notification
- * that was lost.
+ * is stopped in the middle of a checkpoint only makes the log grow, as with SQLite's own checkpoints. But while a
+ * connection has the write lock for it (on a full disk, or for a long log: see below), it blocks the file, as in the middle of
+ * a transaction. A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log
+ * says so: others that wait for a lock of this client cannot tell it from a notification that was lost.
  *
  * A log begins anew when a transaction begins while all of it is copied. While several processes keep committing, a checkpoint
  * is over too late: something has been committed that it did not see. So if the log is long, another one copies the rest, with

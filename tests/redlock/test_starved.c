@@ -59,7 +59,8 @@ static void test_repeat(void)
 static void test_break(void)
 {
     struct call reader = call_of(MORTISE_OP_ACQUIRE, "mortise:read"), end;
-    if (!alone_open(&one, nodes.group.ports, 3, ALONE("node_persistent", "yes")) ||
+    if (!alone_open(&one, nodes.group.ports, 3,
+                    ALONE("node_persistent", "yes", "node_timeout", "20s")) ||
         !alone_works(&one))
         return;
     reader.op.mode = MORTISE_SHARED;
