@@ -98,7 +98,7 @@ bool wait_replicated(struct fleet *fleet, int master, int replicas);
 /* The replica of the master hears nothing new from now on; or it does again. */
 void fleet_strand(struct fleet *fleet, int replica, bool stranded);
 
-/* The node and the others cannot hear each other; clients reach all of them. Needs bus=cut. */
+/* The node and the others cannot hear each other; clients reach all of them. All must run. Needs bus=cut. */
 void fleet_isolate(struct fleet *fleet, int node, bool isolated);
 /* Waits until the others of those that run have voted for the replica of this master. */
 bool wait_elected(struct fleet *fleet, int master);

@@ -340,36 +340,68 @@ void fleet_strand(struct fleet *fleet, int replica, bool stranded)
     }
 }
 
-/* Closes the node's links on the bus, in both directions or, if `inbound`, those that others have made. What is not open must
- * not be closed: that would end the server. */
-static void cut_links(struct fleet *fleet, int node, bool inbound)
+/* A node closes its link to another one that was silent for half of this time. `last` is told last. */
+static void set_timeouts(struct fleet *fleet, int last, const char *ms)
 {
-    redisReply *links = ask(&fleet->node[node], "CLUSTER LINKS");
-    CHECK(links != NULL);
-    for (size_t i = 0; links && i < links->elements; i++) {
-        const redisReply *link = links->element[i]; /* "direction", it, "node", it, … */
-        if (CHECK(link->elements > 3) && (!inbound || strcmp(link->element[1]->str, "from") == 0))
-            DO(fleet, node, "DEBUG CLUSTERLINK KILL %s %s", link->element[1]->str,
-               link->element[3]->str);
-    }
-    freeReplyObject(links);
+    for (int i = 1; i <= FLEET; i++)
+        DO(fleet, (last + i) % FLEET, "CONFIG SET cluster-node-timeout %s", ms);
+}
+
+struct links {
+    struct server *node;
+    redisReply *list;
+};
+
+/* One to each of the others, and one from each. */
+static bool has_all_links(void *argument)
+{
+    struct links *links = argument;
+    freeReplyObject(links->list);
+    links->list = ask(links->node, "CLUSTER LINKS");
+    return links->list && links->list->elements == (size_t)(2 * (FLEET - 1));
 }
 
 /* The node alone speaks TLS on the bus, so no further link can be made. */
+static void cut_links(struct fleet *fleet, struct links *links)
+{
+    int node = (int)(links->node - fleet->node);
+    DO(fleet, node, "CONFIG SET tls-cluster yes");
+    for (size_t i = 0; i < links->list->elements; i++) {
+        const redisReply *link = links->list->element[i]; /* "direction", it, "node", it, … */
+        if (CHECK(link->elements > 3))
+            DO(fleet, node, "DEBUG CLUSTERLINK KILL %s %s", link->element[1]->str,
+               link->element[3]->str);
+    }
+}
+
+/* To close a link that has gone ends the server, and one that is not listed stays. So no node closes a link meanwhile, and what was
+ * closed before is not listed: the node is told last, so it learns of that no later than it answers. */
+static void isolate(struct fleet *fleet, int node)
+{
+    struct links links = {&fleet->node[node], NULL};
+    redisReply *usual = ask(links.node, "CONFIG GET cluster-node-timeout");
+    if (CHECK(usual && usual->elements == 2)) {
+        set_timeouts(fleet, node, "3600000");
+        if (CHECK(test_poll(has_all_links, &links, TEST_PATIENCE_MS)))
+            cut_links(fleet, &links);
+        set_timeouts(fleet, node, usual->element[1]->str);
+    }
+    freeReplyObject(links.list);
+    freeReplyObject(usual);
+}
+
 void fleet_isolate(struct fleet *fleet, int node, bool isolated)
 {
-    DO(fleet, node, "CONFIG SET tls-cluster %s", isolated ? "yes" : "no");
     if (isolated)
-        cut_links(fleet, node, false);
+        isolate(fleet, node);
+    else
+        DO(fleet, node, "CONFIG SET tls-cluster no");
 }
 
 static bool is_elected(void *argument)
 {
     const struct follower *follower = argument;
     unsigned slot = (unsigned)(SLOTS * follower->master / MASTERS);
-    if (runs(follower->fleet,
-             follower->master)) /* a link that was new is listed with its first message */
-        cut_links(follower->fleet, follower->master, true);
     for (int i = 0; i < FLEET; i++)
         if (i != follower->master && runs(follower->fleet, i) &&
             slot_owner(follower->fleet, i, slot) != REPLICA(follower->master))
