@@ -175,15 +175,21 @@ ends $WRAPPER
 same_code "the command's code" 0 $WRAPPER
 
 what "TSTP when only a daemon is left: the wrapper runs on, and renews"
-family --ttl 6s 'exit 4'
+family --ttl 18s 'exit 4'
 until_true gone "$(cat "$DIR/command")"
 kill "$(cat "$DIR/grandchild")"
 until_true gone "$(cat "$DIR/child")"
 kill -TSTP $WRAPPER
-held_until() { echo $(($(ms) + $(json "${N}f" remaining_ms))); }
+held_until() { # now, if it is free
+    local now left
+    now=$(ms)
+    left=$(json "${N}f" remaining_ms)
+    echo $((now + ${left:-0}))
+}
 before=$(held_until)
-renewed() { [ "$(held_until)" -gt $((before + 500)) ]; }
-yes "it renews" until_true renewed
+renewed_or_over() { gone $WRAPPER || [ "$(held_until)" -gt $((before + 500)) ]; }
+yes "it renews" until_true renewed_or_over
+alive $WRAPPER || wrong "it has ended: $(cat "$DIR/err")"
 kill "$(cat "$DIR/daemon")"
 ends $WRAPPER
 same_code "it ends with the command's code" 4 $WRAPPER
