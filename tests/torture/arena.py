@@ -1,6 +1,7 @@
 """The parts of a torture run: a private server or a group of them, the fighters (torture.c), a fault proxy on each of
 their connections to it, and the directory that contains everything. Knows neither the plan nor when something breaks:
 strikes.py does."""
+import contextlib
 import os
 import re
 import select
@@ -82,7 +83,8 @@ class Process:
         """However."""
         self.child.kill()
         self.child.wait()
-        self.child.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # what say() could not write is written once more
+            self.child.stdin.close()
         self.child.stdout.close()
 
 

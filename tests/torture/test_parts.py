@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Parts of a torture run, beside a server and a fighter that are made up: what the checker learns of a process that is stopped,
-and when a run is skipped."""
+when a run is skipped, and the end of what has ended already."""
 import signal
 import types
 import unittest
@@ -59,6 +59,17 @@ class Skips(unittest.TestCase):
             for verb in ("values", "start"):
                 with self.assertRaises(arena.Failure):
                     arena.Server(settings, "").do(verb)
+
+
+class Ends(unittest.TestCase):
+    def test_of_a_process_that_has_gone(self):
+        """Its end must not be an error, or nothing that is ended after it would be: further fighters, the witness, the server."""
+        process = arena.Process(["true"])
+        process.child.wait()
+        with self.assertRaisesRegex(arena.Failure, "has gone: exit code 0"):
+            process.say("count")
+        process.end()
+        self.assertTrue(process.child.stdin.closed and process.child.stdout.closed)
 
 
 unittest.main(verbosity=2)
