@@ -43,7 +43,7 @@
 #define NS_PER_MS INT64_C(1000000)
 #define BATCH 64
 #define SIDES 2
-#define SIDE_FDS 64
+#define SIDE_FDS 256 /* as many as the core polls for a client: a large cluster needs most of them */
 
 enum option { OPTION_FROM, OPTION_TO, OPTION_PHASE, OPTION_PRESENCE, OPTION_COUNT };
 
