@@ -113,6 +113,7 @@ void claim_may_last(struct claim *claim, int64_t ttl_ms)
 void claim_leave(struct claim *claim)
 {
     claim->busy = false;
+    claim->renewal = NULL;
     if (claim_is_clean(claim))
         claim_forget(claim);
 }
@@ -208,6 +209,7 @@ void claim_drop(struct claim *claim)
         return;
     claim->dropped = true;
     claim->busy = false;
+    claim->renewal = NULL;
     DL_APPEND2(claim->migrate->dropped, claim, previous, next);
     try_drop(claim);
 }

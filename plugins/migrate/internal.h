@@ -151,6 +151,7 @@ struct claim {
     uint64_t epoch;                /* of the registration that the claim depends on */
     uint64_t lapses;               /* migrate->lapses at the first request; the client was registered then */
     bool busy;                     /* a call works on the claim */
+    struct call *renewal;          /* the call, if it is a renewal */
     bool dropped;                  /* the core will not ask for it again: release it until that is sure */
     struct claim *next, *previous; /* in migrate->dropped */
     int64_t until_ns;              /* the claim has ended by then in any case */

@@ -4,7 +4,7 @@
  *             and D. Either gone: the other is dropped, LOST. Either without an answer: that failure. Either does not take this
  *             ttl: INVALID if neither has extended the claim, else INDETERMINATE.
  *   release   If the core repeats a release, a leg that was surely released or lost is not asked again: the claim remembers
- *             that. */
+ *             that. A release takes the claim from a renewal that is out, and does not wait for it. */
 #include "internal.h"
 
 #include <string.h>
@@ -67,6 +67,7 @@ void lease_renew(struct call *call)
     }
     call->claim = claim;
     claim->busy = true;
+    claim->renewal = call;
     claim_may_last(claim, call->upper->ttl_ms);
     for (size_t i = 0; i < migrate->leg_count; i++) {
         enum migrate_side side = migrate->legs[i];
@@ -110,6 +111,11 @@ static void renewed_all(struct call *call)
 static void renewed(struct call *call, const struct ask *ask)
 {
     const mortise_op *op = &ask->op;
+    if (call->claim == NULL) { /* a release has the claim */
+        if (!call_is_out(call))
+            call_complete(call, MORTISE_INDETERMINATE);
+        return;
+    }
     struct leg *leg = &call->claim->legs[ask->side];
     if (op->status == MORTISE_OK) {
         leg->from_ns = op->from_ns;
@@ -138,6 +144,23 @@ static void break_by_token(struct call *call)
     }
 }
 
+/* The core releases the claim, cancels the renewal that is out, and may ask for the name again, all at once. The release must be
+ * before that request, so it does not wait for the renewal. Each side gets it after the renewal, so the answer to the release says
+ * what was held, and no answer to the renewal says more. False: the claim is known to be lost, and was dropped. */
+static bool take_from_renewal(struct claim *claim)
+{
+    struct call *renewal = claim->renewal;
+    if (renewal == NULL)
+        return true;
+    bool lost = renewal->lost || claim->epoch != claim->migrate->epoch;
+    renewal->claim = NULL;
+    claim->renewal = NULL;
+    claim->busy = false;
+    if (lost)
+        claim_drop(claim);
+    return !lost;
+}
+
 void lease_release(struct call *call)
 {
     if ((call->upper->flags & MORTISE_OP_BREAK) != 0) {
@@ -149,7 +172,8 @@ void lease_release(struct call *call)
         return;
     }
     struct claim *claim = claim_find(call->migrate, &call->upper->grant);
-    if (claim == NULL || claim->dropped) { /* there is nothing, or it is being released already */
+    if (claim == NULL || claim->dropped || !take_from_renewal(claim)) {
+        /* there is nothing, or it is being released already */
         call->upper->sure = true;
         call_complete(call, MORTISE_LOST);
         return;

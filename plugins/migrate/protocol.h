@@ -181,7 +181,8 @@
  *             Either one does not take this ttl (INVALID), and the other was extended: INDETERMINATE. INVALID only if both
  *             say so.
  *             The presence is renewed with them if that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
- *   release   both at once (this client's next request to either side comes after it), both even if one fails. OK if the
+ *   release   both at once (this client's next request to either side comes after it, so it does not wait for a renewal that
+ *             is out; that one's later answers are ignored, and it is INDETERMINATE), both even if one fails. OK if the
  *             claim existed on both. LOST if it was missing on one or both, because another holder may have
  *             overlapped then. If either one fails, the answer is that failure: INDETERMINATE goes before all others, and failures that the core
  *             repeats go before final ones. `sure` if both are. If one side has answered, but is not sure, and the other side

@@ -1,5 +1,5 @@
 /* test_migrate_release.c - what a release says in phase both, if the reply of one side is lost and the other side cannot be reached,
- * or has lost the claim. The core repeats it then, on what is left. */
+ * or has lost the claim. The core repeats it then, on what is left. And a release while a renewal is out, in every phase. */
 #include "migrate_rig.h"
 
 #include <mortise/witness.h>
@@ -215,6 +215,135 @@ static void test_away_and_refused(void)
         }
 }
 
+/* ---- a renewal is out ------------------------------------------------------------------------------- */
+
+static struct outcome next;
+
+/* In one callback: all that it asks for goes out together. */
+static void on_marker(mortise_status status, mortise_lease *marker, const mortise_error *error,
+                      void *lease)
+{
+    (void)error;
+    CU_ASSERT_EQUAL_FATAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(marker, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_async(lease, on_released, &release_told, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "n", TRY, told, &next, &next.request, NULL),
+                    MORTISE_OK);
+}
+
+/* Releases the lease, and asks for its name again. */
+static void release_and_ask(mortise_lease *lease)
+{
+    release_told = (mortise_status)1;
+    memset(&next, 0, sizeof next);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "marker", TRY, on_marker, lease, NULL, NULL),
+                    MORTISE_OK);
+    settle();
+}
+
+/* The next renewal of "n" on that side: its reply is held. */
+static int hold_renewal(bool from, sim_on_cancel on_cancel)
+{
+    return server(from)->script(&(sim_rule){
+        .kinds = OP(RENEW), .name = "n", .times = 1, .hold_reply = true, .on_cancel = on_cancel});
+}
+
+static void await_renewal(void)
+{
+    advance_ms(3400); /* the presence is good for ten seconds */
+}
+
+static void expect_next(void)
+{
+    CU_ASSERT_EQUAL_FATAL(next.calls, 1);
+    CU_ASSERT_EQUAL_FATAL(next.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(next.lease, NULL), MORTISE_OK);
+    end();
+}
+
+/* The next request comes after the release. Nobody else has the lock, so it is not BUSY. The renewal is answered when it is
+ * canceled, or only when all is over. */
+static void test_renewed(void)
+{
+    static const char *const phases[] = {"old", "both", "both", "new"};
+    for (int i = 0; i < 4; i++)
+        for (int late = 0; late <= 1; late++) {
+            bool from = i < 2;
+            other->reset();
+            sim->reset();
+            if (i == 3)
+                register_set(MIGRATE_TO, MIGRATE_NEW, 0);
+            migrate_open(&rig, phases[i], "");
+            mortise_lease *lease = take(&rig, "n", NULL);
+            int rule = hold_renewal(from, late ? SIM_CANCEL_IGNORED : SIM_CANCEL_INDETERMINATE);
+            await_renewal();
+            CU_ASSERT_EQUAL(server(from)->held(rule), 1);
+            release_and_ask(lease);
+            CU_ASSERT_EQUAL(release_told, MORTISE_OK);
+            server(from)->let_go(rule);
+            settle();
+            expect_next();
+        }
+}
+
+/* One side has said in the renewal that it has lost the claim; the other one has not answered yet. */
+static void test_renewed_and_lost(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        mortise_lease *lease = take_n();
+        int rule = hold_renewal(from, SIM_CANCEL_INDETERMINATE);
+        CU_ASSERT(server(!from)->lose("n"));
+        await_renewal();
+        CU_ASSERT_EQUAL(server(from)->held(rule), 1);
+        release_and_ask(lease);
+        CU_ASSERT_EQUAL(release_told, MORTISE_LOST);
+        expect_next();
+    }
+}
+
+/* The client has lost its presence on one side, and knows that; the renewal is not answered yet. */
+static void test_renewed_without_presence(void)
+{
+    for (int from = 0; from <= 1; from++) {
+        char name[MIGRATE_NAME_SIZE];
+        mortise_lease *lease = take_n();
+        int rule = hold_renewal(from, SIM_CANCEL_IGNORED);
+        await_renewal();
+        migrate_presence_name(MIGRATE_BOTH, rig.client->loader.client_id, name);
+        CU_ASSERT(server(!from)->lose(name));
+        await_renewal(); /* that of the presence */
+        CU_ASSERT_EQUAL(server(from)->held(rule), 1);
+        release_and_ask(lease);
+        CU_ASSERT_EQUAL(release_told, MORTISE_LOST);
+        server(from)->let_go(rule);
+        settle();
+        expect_next();
+    }
+}
+
+/* The renewal is answered in the round of the release: the release has the claim, and finds what the renewal has found. */
+static void test_renewed_in_that_round(void)
+{
+    for (int lost = 0; lost <= 1; lost++)
+        for (int from = 0; from <= 1; from++) {
+            mortise_lease *lease = take_n();
+            int rule = server(from)->script(
+                &(sim_rule){.kinds = OP(RENEW), .name = "n", .times = 1, .reply_ns = 100 * MS});
+            if (lost)
+                CU_ASSERT(server(from)->lose("n"));
+            await_renewal();
+            CU_ASSERT_EQUAL(server(from)->hits(rule), 1);
+            release_told = (mortise_status)1;
+            rig.client->pump.turn_wanted = true; /* the round of the release begins with one */
+            set_now(now_ns() + 101 * MS);
+            CU_ASSERT_EQUAL(mortise_release_async(lease, on_released, &release_told, NULL),
+                            MORTISE_OK);
+            settle();
+            CU_ASSERT_EQUAL(release_told, lost ? MORTISE_LOST : MORTISE_OK);
+            end();
+        }
+}
+
 /* ---- the claim of a process that has died ----------------------------------------------------------- */
 
 /* The claim of "n" as the witness of its process sees it. */
@@ -346,6 +475,10 @@ int main(void)
         {"one side has it for another", test_taken},
         {"one side has lost it, and no reply is lost", test_lost_for_sure},
         {"one side is away, and the other one refuses", test_away_and_refused},
+        {"a renewal is out", test_renewed},
+        {"a renewal is out, and one side has lost it", test_renewed_and_lost},
+        {"a renewal is out, and the presence is lost", test_renewed_without_presence},
+        {"a renewal is answered in that round", test_renewed_in_that_round},
         {"of a dead process, and one side is away", test_dead},
         {"of a dead process, and the other side refuses", test_dead_and_refused},
         {"of a dead process that began again, and the other side refuses",
