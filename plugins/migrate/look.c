@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_SIZE = 4000 }; /* of one side's answer to a ping */
+enum { WORDS_SIZE = 24 }; /* of the plugin's own words in the answer to a ping */
 
 /* ---- starting ------------------------------------------------------------------------------------ */
 
@@ -20,10 +20,21 @@ static void start_on(struct call *call, enum migrate_side side)
     ask_send(call_prepare(call, side, call->upper->kind));
 }
 
+/* Each side has as much room for its answer to a ping as without the plugin. */
+static size_t line_size(const struct call *call)
+{
+    return call->upper->buffer_size > 0 ? call->upper->buffer_size : 1;
+}
+
+static char *line_of(const struct call *call, enum migrate_side side)
+{
+    return call->lines + side * line_size(call);
+}
+
 static void start_ping(struct call *call)
 {
     struct migrate *migrate = call->migrate;
-    call->lines = calloc(SIDES, LINE_SIZE);
+    call->lines = calloc(SIDES, line_size(call));
     if (call->lines == NULL) {
         call_complete(call, MORTISE_NOMEM);
         return;
@@ -33,8 +44,8 @@ static void start_ping(struct call *call)
         struct ask *ask = call_prepare(call, side, MORTISE_OP_PING);
         ask->op.name = NULL;
         ask->op.name_len = 0;
-        ask->op.buffer = call->lines + side * LINE_SIZE;
-        ask->op.buffer_size = LINE_SIZE;
+        ask->op.buffer = line_of(call, side);
+        ask->op.buffer_size = line_size(call);
         ask_send(ask);
     }
 }
@@ -136,17 +147,42 @@ static void inspected(struct call *call)
         call_fail_kept(call, status);
 }
 
-/* The findings (driver.h, MORTISE_OP_PING) of both sides come behind the facts of both. */
-static int facts_len(const char *line)
+/* Where the findings (driver.h, MORTISE_OP_PING) of a side begin. */
+static size_t facts_len(const char *line)
 {
     const char *findings = strstr(line, " | ");
-    return (int)(findings != NULL ? (size_t)(findings - line) : strlen(line));
+    return findings != NULL ? (size_t)(findings - line) : strlen(line);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The findings of both sides come behind the facts of both. If there is no room for all, the facts are cut off: without a finding,
+ * there would seem to be no risk. */
+static void tell_lines(const struct call *call)
+{
+    const struct migrate *migrate = call->migrate;
+    const mortise_op *upper = call->upper;
+    const bool both = migrate->leg_count == 2;
+    const char *first = line_of(call, migrate->legs[0]);
+    const char *second = both ? line_of(call, migrate->legs[1]) : "";
+    size_t first_len = facts_len(first), second_len = facts_len(second);
+    size_t rest = WORDS_SIZE + strlen(first + first_len) + strlen(second + second_len);
+    size_t room = upper->buffer_size > rest ? upper->buffer_size - rest : 0;
+    size_t second_room = smaller(second_len, room / 2);
+    first_len = smaller(first_len, room - second_room);
+    second_len = smaller(second_len, room - first_len);
+    snprintf(upper->buffer, upper->buffer_size, "phase %s: %s%.*s%s%.*s%s%s",
+             migrate_phase_word(migrate->phase), both ? "from " : "", (int)first_len, first,
+             both ? "; to " : "", (int)second_len, second, first + facts_len(first),
+             second + facts_len(second));
 }
 
 static void pinged(struct call *call)
 {
     struct migrate *migrate = call->migrate;
-    mortise_op *upper = call->upper;
     for (size_t i = 0; i < migrate->leg_count; i++) {
         mortise_status status = call->asks[migrate->legs[i]].op.status;
         if (status != MORTISE_OK) {
@@ -154,15 +190,8 @@ static void pinged(struct call *call)
             return;
         }
     }
-    const char *first = call->lines + migrate->legs[0] * LINE_SIZE;
-    const char *second = call->lines + migrate->legs[1] * LINE_SIZE;
-    int first_len = facts_len(first), second_len = facts_len(second);
-    if (upper->buffer_size > 0 && migrate->leg_count == 1)
-        snprintf(upper->buffer, upper->buffer_size, "phase %s: %s",
-                 migrate_phase_word(migrate->phase), first);
-    else if (upper->buffer_size > 0)
-        snprintf(upper->buffer, upper->buffer_size, "phase both: from %.*s; to %.*s%s%s", first_len,
-                 first, second_len, second, first + first_len, second + second_len);
+    if (call->upper->buffer_size > 0)
+        tell_lines(call);
     call_complete(call, MORTISE_OK);
 }
 
