@@ -110,6 +110,9 @@ bool is_of_both(const mortise_info *info);
 mortise_status sides_in_the_way(struct migration *migration, const struct migrate_step *step,
                                 struct infos *infos, struct side **asked, mortise_error *error);
 void infos_add(struct infos *infos, const mortise_info *info);
+/* Whether the list has the name; *at: where. *at is 0 at first; then each search goes on where the previous one has ended, because
+ * lists of a side have the same order. From the beginning, all searches would take the square of the number of clients. */
+bool infos_find(const struct infos *infos, const char *name, size_t *at);
 void infos_free(struct infos *infos);
 /* "`from` [redis]"; returns buffer. */
 #define SIDE_TEXT_SIZE (SECTION_SIZE + 16)

@@ -42,17 +42,32 @@ static bool is_own(const mortise_info *info)
     return strncmp(info->name, MIGRATE_PREFIX, strlen(MIGRATE_PREFIX)) == 0;
 }
 
-static void add_client(struct view *view, const mortise_info *info, int role)
+/* A client of phase both has a presence on each side, so it is looked for among the clients of the other side: the first `others`. Both
+ * sides list them in the same order, so each search goes on at *at, where the previous one has ended. */
+static struct present *find_client(const struct view *view, const struct present *client,
+                                   size_t others, size_t *at)
+{
+    for (size_t n = 0; n < others; n++) {
+        struct present *other = &view->clients[(*at + n) % others];
+        if (other->phase == client->phase && strcmp(other->id, client->id) == 0) {
+            *at = (*at + n) % others;
+            return other;
+        }
+    }
+    return NULL;
+}
+
+static void add_client(struct view *view, const mortise_info *info, int role, size_t others,
+                       size_t *at)
 {
     struct present client = {.info = info};
 
     if (!migrate_presence_decode(info->name, &client.phase, client.id))
         return;
-    for (size_t i = 0; i < view->client_count; i++) {
-        if (strcmp(view->clients[i].id, client.id) == 0 && view->clients[i].phase == client.phase) {
-            view->clients[i].on[role] = true;
-            return;
-        }
+    struct present *known = find_client(view, &client, others, at);
+    if (known != NULL) {
+        known->on[role] = true;
+        return;
     }
     client.on[role] = true;
     view->clients =
@@ -75,6 +90,8 @@ static int compare_clients(const void *a, const void *b)
 static void view_side(struct view *view, int role)
 {
     struct side *side = &view->migration->sides[role];
+    const size_t others = view->client_count;
+    size_t at = 0;
 
     if (side->status == MORTISE_OK)
         side->status = ping_server(side->client, view->server[role], sizeof view->server[role],
@@ -82,7 +99,7 @@ static void view_side(struct view *view, int role)
     if (side->status == MORTISE_OK)
         side->status = side_list(side, "", &view->infos[role], &side->error);
     for (size_t i = 0; i < view->infos[role].count; i++)
-        add_client(view, &view->infos[role].list[i], role);
+        add_client(view, &view->infos[role].list[i], role, others, &at);
 }
 
 static void view_make(struct view *view, struct migration *migration)

@@ -245,8 +245,7 @@ bool is_of_both(const mortise_info *info)
     return migrate_presence_decode(info->name, &phase, NULL) && phase == MIGRATE_BOTH;
 }
 
-/* Both lists have the same order, so each search goes on where the previous one has ended. */
-static bool has_name(const struct infos *infos, const char *name, size_t *at)
+bool infos_find(const struct infos *infos, const char *name, size_t *at)
 {
     for (size_t n = 0; n < infos->count; n++) {
         const size_t i = (*at + n) % infos->count;
@@ -264,7 +263,7 @@ static void leave_out(struct infos *infos, const struct infos *other_side)
     size_t left = 0, at = 0;
 
     for (size_t i = 0; i < infos->count; i++) {
-        if (!is_of_both(&infos->list[i]) || !has_name(other_side, infos->list[i].name, &at))
+        if (!is_of_both(&infos->list[i]) || !infos_find(other_side, infos->list[i].name, &at))
             infos->list[left++] = infos->list[i];
     }
     infos->count = left;

@@ -166,25 +166,23 @@ static void name_them(struct waiting *waiting)
 }
 
 /* Whether the list has the presence, with the same grant. */
-static bool is_listed(const struct infos *now, const mortise_info *presence)
+static bool is_listed(const struct infos *now, const mortise_info *presence, size_t *at)
 {
-    for (size_t i = 0; i < now->count; i++) {
-        if (strcmp(now->list[i].name, presence->name) == 0)
-            return strcmp(now->list[i].owner, presence->owner) == 0;
-    }
-    return false;
+    return infos_find(now, presence->name, at) &&
+           strcmp(now->list[*at].owner, presence->owner) == 0;
 }
 
 /* Remembers the clients of another migration, until their register is closed. */
 static void note_foreign(struct waiting *waiting, const struct infos *now)
 {
     struct infos foreign = {0};
+    size_t at = 0;
 
     waiting->foreign_stay = false;
     for (size_t i = 0; i < now->count && !waiting->shut_out; i++) {
         if (!is_foreign(&now->list[i], waiting->step->gone))
             continue;
-        waiting->foreign_stay |= is_listed(&waiting->foreign, &now->list[i]);
+        waiting->foreign_stay |= is_listed(&waiting->foreign, &now->list[i], &at);
         infos_add(&foreign, &now->list[i]);
     }
     waiting->foreign_new = waiting->foreign.count == 0 && foreign.count > 0;
@@ -196,7 +194,7 @@ static void note_foreign(struct waiting *waiting, const struct infos *now)
 static void strike_off(struct waiting *waiting, struct infos *now)
 {
     struct infos *there = &waiting->there;
-    size_t left = 0;
+    size_t left = 0, at = 0;
 
     if (!waiting->listed) {
         *there = *now;
@@ -205,7 +203,7 @@ static void strike_off(struct waiting *waiting, struct infos *now)
         return;
     }
     for (size_t i = 0; i < there->count; i++) {
-        if (is_listed(now, &there->list[i]))
+        if (is_listed(now, &there->list[i], &at))
             there->list[left++] = there->list[i];
     }
     there->count = left;
