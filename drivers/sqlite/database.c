@@ -134,6 +134,16 @@ int database_step(struct driver *driver, sqlite3_stmt *statement)
     return sqlite3_step(statement);
 }
 
+/* "No end, or below it" would be no condition of an index: all names up to the last one would be read. */
+int database_bind_end(sqlite3_stmt *statement, int at, const void *end, size_t len)
+{
+    unsigned char behind_all[MORTISE_NAME_MAX + 1];
+    if (len > 0)
+        return sqlite3_bind_blob64(statement, at, end, len, SQLITE_STATIC);
+    memset(behind_all, 0xff, sizeof(behind_all));
+    return sqlite3_bind_blob64(statement, at, behind_all, sizeof(behind_all), SQLITE_TRANSIENT);
+}
+
 static bool has_moved(struct driver *driver)
 {
     int moved = 0;

@@ -99,16 +99,6 @@ static int write_row(struct driver *driver, const struct sql_request *request)
 
 /* ---- list, ping, records ------------------------------------------------------------------------- */
 
-/* "No end, or below it" would be no condition of an index: all names up to the last one would be read. */
-int dialect_bind_end(sqlite3_stmt *statement, int at, const void *end, size_t len)
-{
-    unsigned char behind_all[MORTISE_NAME_MAX + 1];
-    if (len > 0)
-        return sqlite3_bind_blob64(statement, at, end, len, SQLITE_STATIC);
-    memset(behind_all, 0xff, sizeof(behind_all));
-    return sqlite3_bind_blob64(statement, at, behind_all, sizeof(behind_all), SQLITE_TRANSIENT);
-}
-
 static int list(struct driver *driver, struct sql_request *request)
 {
     sqlite3_stmt *statement = driver->statements[TEXT_LIST];
@@ -119,7 +109,7 @@ static int list(struct driver *driver, struct sql_request *request)
     clock_read(driver, &now_us, &wall_us);
     size_t end_len = locks_end_of_prefix(op->name, op->name_len, end);
     int rc = sqlite3_bind_blob64(statement, 1, prefix, op->name_len, SQLITE_STATIC);
-    rc |= dialect_bind_end(statement, 2, end, end_len);
+    rc |= database_bind_end(statement, 2, end, end_len);
     rc |= sqlite3_bind_int64(statement, 3, now_us);
     if (rc != SQLITE_OK)
         return rc;

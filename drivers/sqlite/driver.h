@@ -192,6 +192,8 @@ void database_close(struct driver *driver);
 enum readiness database_ready(struct driver *driver);
 /* As sqlite3_step(), but it ends after some seconds: SQLITE_INTERRUPT. Then a slow commit may have succeeded. */
 int database_step(struct driver *driver, sqlite3_stmt *statement);
+/* Binds a name that ends a stretch of names; 0 bytes: there is no end. */
+int database_bind_end(sqlite3_stmt *statement, int at, const void *end, size_t len);
 /* SQLite's count of changes of the tables; -1: it cannot be read now. */
 int database_schema_version(struct driver *driver);
 /* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
@@ -230,8 +232,6 @@ mortise_status fault_error(mortise_error *error, mortise_status status, int nati
 extern const struct sql_dialect sqlite_dialect;
 /* Executes the request's step. Returns a result code of SQLite. */
 int dialect_execute(struct driver *driver, struct sql_request *request);
-/* Binds a name that ends a stretch of names; 0 bytes: there is no end. */
-int dialect_bind_end(sqlite3_stmt *statement, int at, const void *end, size_t len);
 
 void transactions_run(struct sql_request *request);
 void transactions_cancel(struct sql_request *request);

@@ -10,7 +10,7 @@ enum text {
     TEXT_READ,         /* name -> version, owner, grants, acquired_at, expires_at, waiters, note */
     TEXT_INSERT,       /* name, then the row's columns in that order */
     TEXT_UPDATE,       /* likewise */
-    TEXT_LIST,         /* from, before (dialect_bind_end), now -> name, then as TEXT_READ */
+    TEXT_LIST,         /* from, before (database_bind_end), now -> name, then as TEXT_READ */
     TEXT_PING,         /* -> layout */
     TEXT_RECORD_READ,  /* name -> version, value */
     TEXT_RECORD_MAKE,  /* name, value -> version */

@@ -242,7 +242,7 @@ static int sweep_stretch(struct driver *driver, const struct stretch *stretch, i
     int64_t now_us, wall_us;
     clock_read(driver, &now_us, &wall_us);
     int rc = sqlite3_bind_blob(sweep, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
-    rc |= dialect_bind_end(sweep, 2, stretch->to, (size_t)stretch->to_len);
+    rc |= database_bind_end(sweep, 2, stretch->to, (size_t)stretch->to_len);
     rc |= sqlite3_bind_int64(sweep, 3, now_us);
     rc |= sqlite3_bind_int64(sweep, 4, wall_us - DAY_US);
     if (rc == SQLITE_OK)
