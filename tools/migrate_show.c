@@ -64,7 +64,8 @@ static void add_client(struct view *view, const mortise_info *info, int role, si
 
     if (!migrate_presence_decode(info->name, &client.phase, client.id))
         return;
-    struct present *known = find_client(view, &client, others, at);
+    struct present *known =
+        client.phase == MIGRATE_BOTH ? find_client(view, &client, others, at) : NULL;
     if (known != NULL) {
         known->on[role] = true;
         return;

@@ -145,8 +145,8 @@ static void break_by_token(struct call *call)
 }
 
 /* The core releases the claim, cancels the renewal that is out, and may ask for the name again, all at once. The release must be
- * before that request, so it does not wait for the renewal. Each side gets it after the renewal, so the answer to the release says
- * what was held, and no answer to the renewal says more. False: the claim is known to be lost, and was dropped. */
+ * before that request, so it does not wait for the renewal. The answer to the release says what was held, and no answer to the
+ * renewal says more: one that is executed after the release changes nothing. False: the claim is known to be lost, and was dropped. */
 static bool take_from_renewal(struct claim *claim)
 {
     struct call *renewal = claim->renewal;
