@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const struct way scene_ways[WAYS] = {
     {"string", "", true},
@@ -125,4 +126,15 @@ void scene_join(struct pending *pending)
     EXPECT(OK, pending_join(pending));
     if (pending->lease)
         give(pending->lease);
+}
+
+bool scene_has_refused(void *command)
+{
+    redisReply *reply = ask(scene_server, "ACL LOG 1");
+    const redisReply *last = reply && reply->elements == 1 ? reply->element[0] : NULL;
+    bool has = false;
+    for (size_t i = 0; last && i < last->elements; i++)
+        has = has || (last->element[i]->str && strcmp(last->element[i]->str, command) == 0);
+    freeReplyObject(reply);
+    return has;
 }

@@ -36,6 +36,8 @@ void scene_want(struct pending *pending, const struct scene *scene, int who, mor
                 uint32_t permits);
 /* Asserts that it gets the lease. */
 void scene_join(struct pending *pending);
+/* Whether this command is the last one that an ACL refused. */
+bool scene_has_refused(void *command);
 /* Until so many wait, as far as the server shows it: without a queue, any. */
 void scene_wait(struct scene *scene, int64_t count);
 bool scene_has_bar(void *scene);

@@ -245,17 +245,6 @@ static void test_deaf_writer(void)
     }
 }
 
-static bool has_been_refused(void *command)
-{
-    redisReply *reply = ask(&server, "ACL LOG 1");
-    const redisReply *last = reply && reply->elements == 1 ? reply->element[0] : NULL;
-    bool has = false;
-    for (size_t i = 0; last && i < last->elements; i++)
-        has = has || (last->element[i]->str && strcmp(last->element[i]->str, command) == 0);
-    freeReplyObject(reply);
-    return has;
-}
-
 /* Nor has it the rights of those who share: it waits without a bar. */
 static void test_poorer_writer(void)
 {
@@ -270,7 +259,7 @@ static void test_poorer_writer(void)
         mortise_client *poor = open_poor(&scene_ways[i]);
         mortise_lease *lease = scene_share(&scene, 0, 0);
         pending_start(&writer, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-        CHECK(test_poll(has_been_refused, command, TEST_PATIENCE_MS));
+        CHECK(test_poll(scene_has_refused, command, TEST_PATIENCE_MS));
         give(lease);
         scene_join(&writer);
         close_client(poor);

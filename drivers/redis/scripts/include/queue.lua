@@ -68,21 +68,17 @@ local function find_place(queue, now, grant)
     end
     return nil, before
 end
--- Makes the queue live for at least twice the ttl, and not shorter than now. Returns an error if that is
--- refused, because a queue must not stay for ever.
+-- Makes the queue live for at least twice the ttl, and not shorter than now. Returns an error if that is refused.
 local function live_on(queue, ttl)
     if call('pttl', queue) < 2 * ttl then
         local done = redis.pcall('pexpire', queue, text(2 * ttl))
-        if type(done) == 'table' then
-            call('del', queue)
-            return done
-        end
+        return type(done) == 'table' and done
     end
 end
 -- Makes or refreshes a place. wish: "n", and the part of the place that the waiter sets, 79-172; "a" instead: it may
 -- have a place already. remaining: of the holder's time, ms; -1: for ever. Returns minus the ms after which the waiter
--- must ask again, because by then the least time of the places before it, or the holder's, is over; or an error: nothing
--- was done.
+-- must ask again, because by then the least time of the places before it, or the holder's, is over; or an error: it has no
+-- place.
 local function sit(queue, now, grant, wish, note, remaining)
     local at, before
     if sub(wish, 1, 1) == 'a' then
@@ -106,6 +102,11 @@ local function sit(queue, now, grant, wish, note, remaining)
         call('rpush', queue, place)
     end
     local refused = not long and live_on(queue, ttl)
+    -- The own place goes, because its `till` would be wrong for those behind it. If it cannot be removed, the queue goes,
+    -- because a queue must not stay for ever.
+    if refused and type(redis.pcall('lrem', queue, 1, place)) == 'table' then
+        call('del', queue)
+    end
     least = tonumber(least)
     return refused or -(remaining >= 0 and remaining < least and remaining + 1 or least)
 end

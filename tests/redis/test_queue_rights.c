@@ -1,0 +1,87 @@
+/* test_queue_rights.c - waiters in the queue, and users of an ACL that lack rights: what such a user may not do costs nobody else
+ * a place or a lock. */
+#include "scene.h"
+
+#include <stdio.h>
+
+static struct server server;
+struct server *const scene_server = &server;
+
+static mortise_client *open_poor(const struct way *way, const char *right, const char *settings)
+{
+    char all[200];
+    CHECK(ask_is(&server, "OK", "ACL LOG RESET"));
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
+    snprintf(all, sizeof all, "%s%susername = poor\npassword = word\n", way->settings, settings);
+    return open_at(&server, NULL, NULL, all);
+}
+
+static void forget_poor(mortise_client *poor)
+{
+    close_client(poor);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
+/* Behind a place that lasts longer it gets one, but it may not make the queue last longer when it refreshes that. The others keep
+ * their places: each is told of its turn, long before it would ask by itself. */
+static void waits_last(const struct way *way)
+{
+    static char command[] = "pexpire";
+    struct scene scene;
+    struct pending waiters[2], last = PENDING_INIT;
+    scene_begin(&scene, way, "waits last", NULL);
+    mortise_client *poor = open_poor(way, "-pexpire", "foreign = poll\nretry = 50ms\n");
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    for (int i = 0; i < 2; i++) {
+        scene_want(&waiters[i], &scene, i + 1, MORTISE_EXCLUSIVE, 0);
+        scene_wait(&scene, i + 1);
+    }
+    pending_start(&last, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(scene_has_refused, command, TEST_PATIENCE_MS));
+    CHECK(queue_length(&server, scene.name) >= 2);
+    give(lease);
+    for (int i = 0; i < 2; i++)
+        scene_join(&waiters[i]);
+    scene_join(&last);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
+/* It is the first: a queue that never ends must not stay. */
+static void waits_first(const struct way *way)
+{
+    struct scene scene;
+    struct pending first = PENDING_INIT;
+    scene_begin(&scene, way, "waits first", NULL);
+    mortise_client *poor = open_poor(way, "-pexpire", "");
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    pending_start(&first, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    EXPECT(BACKEND, pending_join(&first));
+    CHECK(queue_length(&server, scene.name) == 0);
+    give(lease);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
+static void test_no_pexpire(void)
+{
+    for (size_t i = 0; i < WAYS; i += 2) {
+        waits_first(&scene_ways[i]);
+        waits_last(&scene_ways[i]);
+    }
+}
+
+static const CU_TestInfo tests[] = {
+    {"no right to make the queue last", test_no_pexpire},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = server_start(&server, NULL);
+    if (code == 0)
+        code = run_tests("redis: the queue and rights", tests, argc, argv);
+    return servers_end((struct server *const[]){&server}, 1, code);
+}
