@@ -121,6 +121,22 @@ static void test_joins(void)
             joins_without(&scene_ways[i], cases[k].rights, cases[k].joins, cases[k].leaves);
 }
 
+/* It would be the first, and could not end its lease: it gets none. */
+static void test_begins(void)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        struct scene scene;
+        mortise_lease *none = NULL;
+        scene_begin(&scene, &scene_ways[i], "begins", NULL);
+        mortise_client *poor = open_poor(&scene_ways[i], NULL);
+        may_not("-zscore");
+        EXPECT(BACKEND, share(poor, &scene, LONG_MS, &none));
+        CHECK(holds(&server, scene.name) == 0 && scene_holders(&scene) == 0);
+        forget_poor(poor);
+        scene_end(&scene);
+    }
+}
+
 /* It is the only one: nobody is left whom a half could harm. */
 static void test_leaves_last(void)
 {
@@ -307,6 +323,7 @@ static void test_lets_in_nobody(void)
 
 static const CU_TestInfo tests[] = {
     {"joins and leaves", test_joins},
+    {"begins what it could not end", test_begins},
     {"leaves as the last one", test_leaves_last},
     {"looks where one has ended", test_looks},
     {"renews where one has ended", test_renews},

@@ -297,60 +297,72 @@ static void test_poorer_gives_up(void)
 
 /* It gives the lock back, and may not make the first of the queue a shared holder: the next one gets it, in the same step, and
  * that one is told, and waits behind it. */
+static void releases_without(const struct way *way, const char *right)
+{
+    struct scene scene;
+    struct pending reader, writer;
+    mortise_lease *lease = NULL;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
+    scene_begin(&scene, way, right, NULL);
+    mortise_client *poor = open_poor(way);
+    EXPECT(OK, mortise_acquire(poor, scene.name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
+    scene_wait(&scene, 1);
+    scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
+    scene_wait(&scene, 2);
+    give(lease);
+    CHECK(holds(&server, scene.name) == 1);
+    EXPECT(OK, pending_join(&writer));
+    scene_wait(&scene, 1);
+    give(writer.lease);
+    scene_join(&reader);
+    close_client(poor);
+    scene_end(&scene);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
 static void test_poorer_releases(void)
 {
     for (size_t i = 0; i < WAYS; i += 2) {
-        struct scene scene;
-        struct pending reader, writer;
-        mortise_lease *lease = NULL;
-        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
-        scene_begin(&scene, &scene_ways[i], "no right to add", NULL);
-        mortise_client *poor = open_poor(&scene_ways[i]);
-        EXPECT(OK, mortise_acquire(poor, scene.name,
-                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
-                                   &lease, &detail));
-        scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
-        scene_wait(&scene, 1);
-        scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
-        scene_wait(&scene, 2);
-        give(lease);
-        CHECK(holds(&server, scene.name) == 1);
-        EXPECT(OK, pending_join(&writer));
-        scene_wait(&scene, 1);
-        give(writer.lease);
-        scene_join(&reader);
-        close_client(poor);
-        scene_end(&scene);
-        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+        releases_without(&scene_ways[i], "-zadd");
+        releases_without(&scene_ways[i], "-zscore");
     }
 }
 
 /* Only such callers are in the queue: they are told, and share it at once, long before they would ask by themselves. */
+static void releases_to_readers_without(const struct way *way, const char *right)
+{
+    struct scene scene;
+    struct pending reader[2];
+    mortise_lease *lease = NULL;
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
+    scene_begin(&scene, way, right, NULL);
+    mortise_client *poor = open_poor(way);
+    EXPECT(OK, mortise_acquire(poor, scene.name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    for (int k = 0; k < 2; k++) {
+        scene_want(&reader[k], &scene, k, MORTISE_SHARED, 0);
+        scene_wait(&scene, k + 1);
+    }
+    give(lease);
+    for (int k = 0; k < 2; k++)
+        EXPECT(OK, pending_join(&reader[k]));
+    CHECK(scene_holders(&scene) == 2);
+    for (int k = 0; k < 2; k++)
+        give(reader[k].lease);
+    close_client(poor);
+    scene_end(&scene);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
 static void test_poorer_releases_to_readers(void)
 {
     for (size_t i = 0; i < WAYS; i += 2) {
-        struct scene scene;
-        struct pending reader[2];
-        mortise_lease *lease = NULL;
-        CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zadd"));
-        scene_begin(&scene, &scene_ways[i], "no right to add readers", NULL);
-        mortise_client *poor = open_poor(&scene_ways[i]);
-        EXPECT(OK, mortise_acquire(poor, scene.name,
-                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
-                                   &lease, &detail));
-        for (int k = 0; k < 2; k++) {
-            scene_want(&reader[k], &scene, k, MORTISE_SHARED, 0);
-            scene_wait(&scene, k + 1);
-        }
-        give(lease);
-        for (int k = 0; k < 2; k++)
-            EXPECT(OK, pending_join(&reader[k]));
-        CHECK(scene_holders(&scene) == 2);
-        for (int k = 0; k < 2; k++)
-            give(reader[k].lease);
-        close_client(poor);
-        scene_end(&scene);
-        CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+        releases_to_readers_without(&scene_ways[i], "-zadd");
+        releases_to_readers_without(&scene_ways[i], "-zscore");
     }
 }
 

@@ -17,6 +17,7 @@ struct contest {
     const char *name;
     int rounds;
     bool gives_up;       /* every second caller waits for a moment only */
+    const char *user;    /* of all callers; NULL: one with all rights */
     _Atomic int holders; /* in the section */
     _Atomic int finished, held;
     _Atomic int last, changes; /* the client that held it last; how often it was another */
@@ -86,7 +87,8 @@ static void run(struct contest *contest, void *(*trouble)(void *contest))
     mortise_client *clients[CLIENTS];
     pthread_t troubles;
     for (int i = 0; i < CLIENTS; i++)
-        clients[i] = open_at(&server, NULL, "handover_max = 0\nunreachable_timeout = 1m", NULL);
+        clients[i] =
+            open_at(&server, NULL, "handover_max = 0\nunreachable_timeout = 1m", contest->user);
     for (int i = 0; i < CALLERS; i++)
         callers[i] = (struct caller){contest, clients[i % CLIENTS], i};
     bool troubled =
@@ -199,6 +201,46 @@ static void *haunt(void *argument)
     return NULL;
 }
 
+/* Asks to share, for a moment each time. */
+static void *share(void *argument)
+{
+    struct contest *contest = argument;
+    mortise_client *client = open_at(&server, NULL, NULL, NULL);
+    while (contest->finished < CALLERS) {
+        mortise_lease *lease = NULL;
+        mortise_status status = mortise_acquire(
+            client, contest->name,
+            MORTISE_OPTIONS(.mode = MORTISE_SHARED, .wait_ms = 100, .ttl_ms = LONG_MS), &lease,
+            &detail);
+        CHECK(status != MORTISE_OK || contest->holders == 0);
+        if (status == MORTISE_OK)
+            give(lease);
+    }
+    close_client(client);
+    return NULL;
+}
+
+static void *haunt_and_share(void *argument)
+{
+    pthread_t sharer;
+    if (CHECK(pthread_create(&sharer, NULL, share, argument) == 0)) {
+        haunt(argument);
+        pthread_join(sharer, NULL);
+    }
+    return NULL;
+}
+
+/* The callers may not let in those who share. */
+static void test_poorer(void)
+{
+    struct contest contest = {
+        .name = "poorer", .rounds = 40, .user = "username = poor\npassword = word\n"};
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all -zscore"));
+    run(&contest, haunt_and_share);
+    CHECK(contest.held == CALLERS * contest.rounds);
+    CHECK(ask_number(&server, "ACL DELUSER poor") == 1);
+}
+
 static void test_unheard(void)
 {
     struct contest contest = {.name = "unheard", .rounds = 40};
@@ -238,6 +280,7 @@ static const CU_TestInfo tests[] = {
     {"turns are one request", test_turns},
     {"who waits gives up", test_giving_up},
     {"nobody hears the first", test_unheard},
+    {"nobody hears the first, and the next may not be let in", test_poorer},
     {"scripts are forgotten", test_forgotten},
     {"the memory is full", test_full},
     {"connections end", test_cut},

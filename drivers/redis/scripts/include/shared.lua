@@ -127,6 +127,7 @@ local function shared(lock, queue, hash, now)
             if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
                 call('del', holders, notes)
             end
+            call('zscore', holders, grant) -- else it could neither end what begins here, nor let others in
             call('hset', notes, 'phase', s.phase, 'permits', text(s.permits))
         else
             call('zadd', holders, 'xx', '0', '') -- changes nothing: it is refused if the one below would be
