@@ -73,8 +73,43 @@ static void test_no_pexpire(void)
     }
 }
 
+/* Whoever gets the lock may have others of its owner, who hold with it. This user may not look for them: its release is done all the
+ * same. */
+static void releases_without(const struct way *way, const char *right)
+{
+    struct scene scene;
+    struct pending waiter = PENDING_INIT, other = PENDING_INIT;
+    mortise_lease *lease = NULL;
+    scene_begin(&scene, way, right, NULL);
+    mortise_client *poor = open_poor(way, right, "");
+    EXPECT(OK, mortise_acquire(poor, scene.name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               &lease, &detail));
+    pending_start(&waiter, scene.client[0], scene.name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = "us:1"));
+    scene_wait(&scene, 1);
+    pending_start(&other, scene.client[1], scene.name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000, .owner = "us:1"));
+    scene_wait(&scene, 2);
+    give(lease);
+    EXPECT(OK, pending_join(&waiter));
+    EXPECT(OK, pending_join(&other)); /* it asked by itself */
+    CHECK(holds(&server, scene.name) == 2);
+    give(other.lease);
+    give(waiter.lease);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
+static void test_no_look(void)
+{
+    releases_without(&scene_ways[2], "-hget");
+    releases_without(&scene_ways[2], "-lrange");
+}
+
 static const CU_TestInfo tests[] = {
     {"no right to make the queue last", test_no_pexpire},
+    {"no right to look for an owner's waiters", test_no_look},
     CU_TEST_INFO_NULL,
 };
 

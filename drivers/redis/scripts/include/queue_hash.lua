@@ -66,8 +66,9 @@ local function hand_on_hash(lock, tokens, queue, now, self)
         refused, till = begin(lock, now, grant_of(place), token, ttl_of(place), whose, own)
         return refused
     end, true)
-    if handed and whose and call('hget', lock, 'o') == whose then
-        join(lock, queue, now, whose, which, till)
+    -- The lock is another's now. An error after this point would be taken for a refusal of the whole.
+    if handed and whose and redis.pcall('hget', lock, 'o') == whose then
+        pcall(join, lock, queue, now, whose, which, till)
     end
     return handed, mine
 end
