@@ -98,17 +98,22 @@ void shared_describe(const redisReply *reply, mortise_info *info)
     info->holders = counted ? (uint32_t)reply->element[4]->integer : 1;
 }
 
-/* An error comes only with a queue: the user may lack the rights that sharing needs, and needs none of them otherwise. The op
- * asks again soon, as it would without a bar. */
+/* An error is an answer, too: the user may lack the rights that sharing needs, and needs none of them otherwise. The op asks
+ * again soon, as it would without a bar. */
 static void barred(struct request *request, redisReply *reply)
 {
+    struct driver *driver = request->driver;
     int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : BAR_HINT_MS;
     if (remaining_ms > BAR_HINT_MS || remaining_ms == -1)
         remaining_ms = BAR_HINT_MS;
-    if (reply->type == REDIS_REPLY_ERROR &&
-        link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT)
-        request->driver->known[SCRIPT_SHARED_BAR] = false;
-    queue_refuse(request, remaining_ms);
+    bool unknown = reply->type == REDIS_REPLY_ERROR && !request->by_text &&
+                   link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT;
+    if (unknown)
+        driver->known[SCRIPT_SHARED_BAR] = false;
+    if (unknown && !driver->queued) /* once more, with the text */
+        driver->dispatch->send(driver, request_let_go(request));
+    else
+        queue_refuse(request, remaining_ms);
 }
 
 bool shared_bar(struct request *request, const redisReply *reply)
@@ -120,7 +125,7 @@ bool shared_bar(struct request *request, const redisReply *reply)
         !driver_shares(driver) || !shared_is_marker(reply->element[1]))
         return false;
     request_go_on(request, barred);
-    request->takes_errors = driver->queued;
+    request->takes_errors = true;
     put_script(request, SCRIPT_SHARED_BAR, 2);
     put_layout(driver);
     link_number(&driver->link, BAR_MS);

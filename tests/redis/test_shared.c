@@ -374,6 +374,7 @@ static void barred(const struct way *way)
     scene_want(&writer, &scene, 1, MORTISE_EXCLUSIVE, 0);
     CHECK(test_poll(scene_has_bar, &scene, TEST_PATIENCE_MS));
     EXPECT(BUSY, scene_try(&scene, 2, 0));
+    CHECK(ask_is(&server, "OK", "SCRIPT FLUSH"));
     scene_bar_lasts(&scene);
     scene_want(&reader, &scene, 2, MORTISE_SHARED, 0);
     give(lease);
