@@ -410,8 +410,8 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_FAIR | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = "redis",
     .version = MORTISE_VERSION_TEXT,
-    .summary = "one Redis primary: scripts, one connection, waiters "
-               "notified by a subscription",
+    .summary = "one Redis primary, or the masters of a cluster: scripts, waiters notified "
+               "by a subscription",
     .default_namespace = "mortise:",
     .options = options,
     .option_count = OPTION_COUNT,
