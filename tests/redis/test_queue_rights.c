@@ -81,6 +81,8 @@ static void releases_without(const struct way *way, const char *right)
     struct pending waiter = PENDING_INIT, other = PENDING_INIT;
     mortise_lease *lease = NULL;
     scene_begin(&scene, way, right, NULL);
+    mortise_client *asker =
+        open_at(&server, NULL, NULL, "mode = hash\nforeign = poll\nretry = 50ms\n");
     mortise_client *poor = open_poor(way, right, "");
     EXPECT(OK, mortise_acquire(poor, scene.name,
                                MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
@@ -88,8 +90,8 @@ static void releases_without(const struct way *way, const char *right)
     pending_start(&waiter, scene.client[0], scene.name,
                   MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = "us:1"));
     scene_wait(&scene, 1);
-    pending_start(&other, scene.client[1], scene.name,
-                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000, .owner = "us:1"));
+    pending_start(&other, asker, scene.name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = "us:1"));
     scene_wait(&scene, 2);
     give(lease);
     EXPECT(OK, pending_join(&waiter));
@@ -97,6 +99,7 @@ static void releases_without(const struct way *way, const char *right)
     CHECK(holds(&server, scene.name) == 2);
     give(other.lease);
     give(waiter.lease);
+    close_client(asker);
     forget_poor(poor);
     scene_end(&scene);
 }
