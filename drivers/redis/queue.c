@@ -310,8 +310,8 @@ static void read_hex(const char *text, mortise_grant_id *grant)
 }
 
 /* Reads a message to the inbox. Token 0: the place was taken out, because the shared holders have another number of permits, or
- * because it could not be let in: another user lacks the right, or the server refused it, or no token was left. (Clients of
- * 0.1, which do not share, ignore such a message.) False: it makes no sense. */
+ * because it could not be given the lock: another user lacks the right, or the server refused it, or no token was left.
+ * (Clients of 0.1, which do not share, ignore such a message.) False: it makes no sense. */
 static bool read_push(const char *text, size_t length, mortise_grant_id *grant, uint64_t *token,
                       int64_t *stamp_ns)
 {

@@ -73,8 +73,8 @@ static void test_no_pexpire(void)
     }
 }
 
-/* Whoever gets the lock may have others of its owner, who hold with it. This user may not look for them: its release is done all the
- * same. */
+/* Whoever gets the lock may have others of its owner, who hold with it. This user may not do all that handing it on to them takes:
+ * its release is done all the same. */
 static void releases_without(const struct way *way, const char *right)
 {
     struct scene scene;
@@ -110,9 +110,38 @@ static void test_no_look(void)
     releases_without(&scene_ways[2], "-lrange");
 }
 
+/* Nor may it remove the former grant, or make the lock end: then the lock is deleted, and the waiter asks again. */
+static void breaks_without(const struct way *way, const char *right)
+{
+    struct scene scene;
+    struct pending waiter;
+    scene_begin(&scene, way, right, "renew_every = 50ms\n");
+    mortise_client *poor = open_poor(way, right, "");
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    scene_want(&waiter, &scene, 1, MORTISE_EXCLUSIVE, 0);
+    scene_wait(&scene, 1);
+    EXPECT(OK, mortise_break(poor, scene.name, mortise_token(lease), &detail));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(OK, pending_join(&waiter));
+    CHECK(holds(&server, scene.name) == 1);
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give(waiter.lease);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
+static void test_no_removal(void)
+{
+    releases_without(&scene_ways[2], "-hdel");
+    breaks_without(&scene_ways[2], "-hdel");
+    breaks_without(&scene_ways[2], "-pexpireat");
+}
+
 static const CU_TestInfo tests[] = {
     {"no right to make the queue last", test_no_pexpire},
     {"no right to look for an owner's waiters", test_no_look},
+    {"no right to remove the former holder", test_no_removal},
     CU_TEST_INFO_NULL,
 };
 

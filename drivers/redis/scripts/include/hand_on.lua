@@ -1,7 +1,7 @@
 -- Gives a free lock to the first waiter, and notifies its inbox. If that waiter asks to share, the sharing waiters behind it
 -- get the lock, too, as long as there is room. `place` is the first place, popped already. Skipped are: places that are not
 -- fresh; places whose inbox nobody listens to; and all sharing places, if this user may not make the first of them a holder.
--- These get a message to ask again (token 0), because the lock may be free. So does a sharing place that is refused for another
+-- These get a message to ask again (token 0), because the lock may be free. So does a place that is refused for another
 -- reason. take(place, token) makes the lock, or returns an error. The caller itself, `self`, is not given the lock: if its turn
 -- comes, all places before it were skipped. Returns true if the lock is another's now, else it is nobody's; and true if `self`
 -- was the next, whose place is removed then.
@@ -31,9 +31,7 @@ local function hand_on(lock, tokens, queue, place, now, self, take, hash)
             end
             forbidden = forbidden or (share and refused and is_forbidden(refused))
             if refused and not (share and forbidden) then
-                if share then
-                    tell(place, '0')
-                end
+                tell(place, '0')
                 break
             elseif not refused and tell(place, token) then
                 return true, share and share.admit(tokens, self)
