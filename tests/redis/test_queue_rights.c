@@ -138,10 +138,35 @@ static void test_no_removal(void)
     breaks_without(&scene_ways[2], "-pexpireat");
 }
 
+/* Whoever joins a hold of its owner must have no place. This user may not look for one: it gets nothing, and nothing of it stays. */
+static void test_no_join(void)
+{
+    const struct way *way = &scene_ways[2];
+    struct scene scene;
+    struct pending waiter;
+    mortise_lease *none = NULL;
+    scene_begin(&scene, way, "joins", NULL);
+    mortise_client *poor = open_poor(way, "-lrange", "");
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .owner = "us:1"));
+    scene_want(&waiter, &scene, 1, MORTISE_EXCLUSIVE, 0);
+    scene_wait(&scene, 1);
+    EXPECT(BACKEND,
+           mortise_acquire(poor, scene.name,
+                           MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .owner = "us:1"), &none,
+                           &detail));
+    CHECK(holds(&server, scene.name) == 1);
+    give(lease);
+    scene_join(&waiter);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
 static const CU_TestInfo tests[] = {
     {"no right to make the queue last", test_no_pexpire},
     {"no right to look for an owner's waiters", test_no_look},
     {"no right to remove the former holder", test_no_removal},
+    {"no right to look for a place of who joins", test_no_join},
     CU_TEST_INFO_NULL,
 };
 

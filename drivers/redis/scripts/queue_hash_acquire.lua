@@ -67,7 +67,7 @@ if not joins then
     end
     local refused, ends = begin(KEYS[1], now, ARGV[1], token, ARGV[2], ARGV[5], ARGV[4])
     if not refused then
-        join(KEYS[1], KEYS[3], now, ARGV[5], token, ends)
+        pcall(join, KEYS[1], KEYS[3], now, ARGV[5], token, ends) -- an error would be taken for a refusal of the whole
     end
     return refused or tonumber(token)
 end
@@ -79,6 +79,9 @@ if #ended > 0 then
         redis.call('hdel', KEYS[1], unpack(ended, i, math.min(i + 999, #ended)))
     end
 end
+if waiting then -- before it holds: if the user may not do this, nothing of the grant must stay
+    leave(KEYS[3], ARGV[1])
+end
 local ends = add(KEYS[1], now, ARGV[1], ARGV[2], ARGV[4])
 if ends > last then
     local done = redis.pcall('pexpireat', KEYS[1], text(ends))
@@ -86,8 +89,5 @@ if ends > last then
         redis.call('hdel', KEYS[1], 'g:' .. ARGV[1], 'n:' .. ARGV[1])
         return done
     end
-end
-if waiting then
-    leave(KEYS[3], ARGV[1])
 end
 return tonumber(hold.t)
