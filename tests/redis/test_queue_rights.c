@@ -49,12 +49,12 @@ static void waits_last(const struct way *way)
 }
 
 /* It is the first: a queue that never ends must not stay. */
-static void waits_first(const struct way *way)
+static void waits_first(const struct way *way, const char *right)
 {
     struct scene scene;
     struct pending first = PENDING_INIT;
     scene_begin(&scene, way, "waits first", NULL);
-    mortise_client *poor = open_poor(way, "-pexpire", "");
+    mortise_client *poor = open_poor(way, right, "");
     mortise_lease *lease =
         scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
     pending_start(&first, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
@@ -68,9 +68,42 @@ static void waits_first(const struct way *way)
 static void test_no_pexpire(void)
 {
     for (size_t i = 0; i < WAYS; i += 2) {
-        waits_first(&scene_ways[i]);
+        waits_first(&scene_ways[i], "-pexpire");
         waits_last(&scene_ways[i]);
     }
+}
+
+/* It is refused, so it must have no place: nobody would take what is handed to that. */
+static void waits_second(const struct way *way, const char *right)
+{
+    struct scene scene;
+    struct pending earlier = PENDING_INIT, first, second = PENDING_INIT;
+    scene_begin(&scene, way, "waits second", NULL);
+    mortise_client *poor = open_poor(way, "", "");
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    pending_start(&earlier, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    scene_wait(&scene, 1);
+    give(lease);
+    scene_join(&earlier); /* it has an inbox from now on, and asks for a place at once */
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor %s", right));
+    lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    scene_want(&first, &scene, 1, MORTISE_EXCLUSIVE, 0);
+    scene_wait(&scene, 1);
+    pending_start(&second, poor, scene.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    EXPECT(BACKEND, pending_join(&second));
+    CHECK(queue_length(&server, scene.name) == 1);
+    give(lease);
+    scene_join(&first);
+    forget_poor(poor);
+    scene_end(&scene);
+}
+
+static void test_no_pttl(void)
+{
+    waits_first(&scene_ways[2], "-pttl");
+    waits_second(&scene_ways[0], "-pttl");
 }
 
 /* Whoever gets the lock may have others of its owner, who hold with it. This user may not do all that handing it on to them takes:
@@ -164,6 +197,7 @@ static void test_no_join(void)
 
 static const CU_TestInfo tests[] = {
     {"no right to make the queue last", test_no_pexpire},
+    {"no right to know what time is left", test_no_pttl},
     {"no right to look for an owner's waiters", test_no_look},
     {"no right to remove the former holder", test_no_removal},
     {"no right to look for a place of who joins", test_no_join},

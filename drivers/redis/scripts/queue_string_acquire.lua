@@ -40,9 +40,9 @@ if before then
     local now, ttl = time[1] .. (#time[2] == 6 and time[2] or sub('00000' .. time[2], -6)), sub(wish, 2, 11)
     if till - now > 1000 * ttl then
         least = least < ttl and least or ttl
+        local left = call('pttl', KEYS[1])
         call('rpush', KEYS[3],
             ARGV[1] .. ' ' .. now .. ' ' .. least .. ' ' .. till .. ' ' .. sub(wish, 2) .. '\n' .. ARGV[4])
-        local left = call('pttl', KEYS[1])
         least = tonumber(least)
         return -(left >= 0 and left < least and left + 1 or least)
     end

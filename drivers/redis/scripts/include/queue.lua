@@ -70,10 +70,9 @@ local function find_place(queue, now, grant)
 end
 -- Makes the queue live for at least twice the ttl, and not shorter than now. Returns an error if that is refused.
 local function live_on(queue, ttl)
-    if call('pttl', queue) < 2 * ttl then
-        local done = redis.pcall('pexpire', queue, text(2 * ttl))
-        return type(done) == 'table' and done
-    end
+    local left = redis.pcall('pttl', queue)
+    local done = type(left) == 'table' and left or left < 2 * ttl and redis.pcall('pexpire', queue, text(2 * ttl))
+    return type(done) == 'table' and done
 end
 -- Makes or refreshes a place. wish: "n", and the part of the place that the waiter sets, 79-172; "a" instead: it may
 -- have a place already. remaining: of the holder's time, ms; -1: for ever. Returns minus the ms after which the waiter
