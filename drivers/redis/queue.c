@@ -71,8 +71,8 @@
  *     an old stamp: then the message is ignored, and the refresh finds "yours". The link ends old connections. If it may not,
  *     releases go on until the past is settled, and each removes all places of its grant.
  *   Once a place may exist, any failure is INDETERMINATE, even a refusal (OOM, READONLY, NOPERM) or BUSY: the lock may be given
- *     to the grant at any time, so the core must ask for it with its F, or release it. A first request that is refused has done
- *     nothing, because every script reads all that it needs before its first write.
+ *     to the grant at any time, so the core must ask for it with its F, or release it. A first request that is refused leaves
+ *     neither a place nor a grant: what may be refused comes before them, or they are removed again.
  *   The caller gives up: INDETERMINATE at once. The core's release removes the place or, if the message crosses it, hands the
  *     lock on. Without a connection, the place is skipped after two thirds of its ttl. If it was given the lock before, that
  *     claim ends with the ttl.

@@ -60,8 +60,8 @@
  *     server nothing.
  *   The server does not know the script (flushed, another server): NOSCRIPT, so nothing was done. The script is sent as text,
  *     unless the op was canceled.
- *   The script fails half-way: its last write makes the lock; OOM and READONLY come at its first write, NOPERM at the first
- *     command that the user may not run.
+ *   The script fails half-way: OOM and READONLY come at its first write, NOPERM at the first command that the user may not run.
+ *     The lock is made last. If what comes behind is refused (its end, what the holders who share it need), it is removed again.
  *   An ACL refuses PUBLISH: the release succeeds (pcall); waiters sleep until their hint.
  *   SUBSCRIBE is refused: logged once; waiters ask every `retry`, and the driver subscribes again now and then.
  *   The second connection cannot be made, or SUBSCRIBE is not answered, in two attempts and for a second: the same, until
