@@ -17,16 +17,18 @@ static uint64_t comparisons;
 
 /* ---- in place of the library's --------------------------------------------------------------------- */
 
-int __real_strcmp(const char *one, const char *other);
-int __wrap_strcmp(const char *one, const char *other);
 mortise_status __wrap_mortise_list(mortise_client *client, const char *prefix,
                                    mortise_list_callback each, void *user_data,
                                    mortise_error *error);
 
-int __wrap_strcmp(const char *one, const char *other)
+/* strcmp() is this name in all files of the program (CMakeLists.txt): sanitizers have a strcmp() of their own. */
+int counted_strcmp(const char *one, const char *other)
 {
+    size_t at = 0;
     comparisons++;
-    return __real_strcmp(one, other);
+    while (one[at] != '\0' && one[at] == other[at])
+        at++;
+    return (int)(unsigned char)one[at] - (int)(unsigned char)other[at];
 }
 
 mortise_status __wrap_mortise_list(mortise_client *client, const char *prefix,
