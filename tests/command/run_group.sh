@@ -137,13 +137,21 @@ same_code "the command's code" 3 $WRAPPER
 yes "all are gone" until_true all_gone $FAMILY "$second"
 
 what "TSTP and TERM one after the other: the wrapper does not stop while what is left goes on"
-# It starts no process: one that is stopped while it is being forked may miss the SIGCONT.
+# It starts no process: one that is stopped while it is being forked may miss the SIGCONT. It tells of a signal behind the trap: one that
+# comes at the end of a trap is lost in bash.
 mkfifo "$DIR/never"
 cat >"$DIR/outlives" <<END
-trap 'echo TERM >>$DIR/terms' TERM
+terms=0 told=0
+trap 'terms=\$((terms + 1))' TERM
 exec 9<>$DIR/never
 echo \$\$ >$DIR/rest.o
-while :; do read -rt 0.01 -u 9; done
+while :; do
+    read -rt 0.01 -u 9
+    while [ \$told -lt \$terms ]; do
+        echo TERM >>$DIR/terms
+        told=\$((told + 1))
+    done
+done
 END
 "$BIN" run "${N}f" -- sh -c "bash $DIR/outlives & while [ ! -s $DIR/rest.o ]; do sleep 0.01; done" 2>"$DIR/err" &
 WRAPPER=$!
