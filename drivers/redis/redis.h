@@ -62,6 +62,8 @@
  *     unless the op was canceled.
  *   The script fails half-way: OOM and READONLY come at its first write, NOPERM at the first command that the user may not run.
  *     The lock is made last. If what comes behind is refused (its end, what the holders who share it need), it is removed again.
+ *     While its slot moves, any command may be refused, because a key is not there (SPLIT): what may have changed something is
+ *     INDETERMINATE.
  *   An ACL refuses PUBLISH: the release succeeds (pcall); waiters sleep until their hint.
  *   SUBSCRIBE is refused: logged once; waiters ask every `retry`, and the driver subscribes again now and then.
  *   The second connection cannot be made, or SUBSCRIBE is not answered, in two attempts and for a second: the same, until

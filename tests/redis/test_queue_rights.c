@@ -128,7 +128,7 @@ static void releases_without(const struct way *way, const char *right)
     scene_wait(&scene, 2);
     give(lease);
     EXPECT(OK, pending_join(&waiter));
-    EXPECT(OK, pending_join(&other)); /* it asked by itself */
+    EXPECT(OK, pending_join(&other)); /* it asked by itself, if nobody told it */
     CHECK(holds(&server, scene.name) == 2);
     give(other.lease);
     give(waiter.lease);
@@ -143,18 +143,36 @@ static void test_no_look(void)
     releases_without(&scene_ways[2], "-lrange");
 }
 
-/* Nor may it remove the former grant, or make the lock end: then the lock is deleted, and the waiter asks again. */
-static void breaks_without(const struct way *way, const char *right)
+/* The first waiter, whose process is killed. */
+static void wait_dead(struct scene *scene)
+{
+    struct test_process taker;
+    if (!start_taker(&server, &taker, scene->way->settings))
+        return;
+    CHECK(test_say(&taker, "acquire %s -1 %d", scene->name, LONG_MS));
+    scene_wait(scene, 1);
+    test_kill(&taker);
+    CHECK(wait_inboxes(&server, 0));
+}
+
+/* Nor may it remove the former grant: whoever waits behind a dead one has the lock at once all the same. Or it may not make the lock
+ * end: then the lock is deleted, and the waiter asks again. */
+static void breaks_without(const struct way *way, const char *right, bool handed)
 {
     struct scene scene;
     struct pending waiter;
     scene_begin(&scene, way, right, "renew_every = 50ms\n");
+    snprintf(scene.name, sizeof scene.name, "breaks%s", right); /* one word */
     mortise_client *poor = open_poor(way, right, "");
     mortise_lease *lease =
         scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    if (handed)
+        wait_dead(&scene);
     scene_want(&waiter, &scene, 1, MORTISE_EXCLUSIVE, 0);
-    scene_wait(&scene, 1);
+    scene_wait(&scene, handed ? 2 : 1);
     EXPECT(OK, mortise_break(poor, scene.name, mortise_token(lease), &detail));
+    if (handed)
+        CHECK(holds(&server, scene.name) == 1);
     CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     EXPECT(OK, pending_join(&waiter));
     CHECK(holds(&server, scene.name) == 1);
@@ -167,8 +185,8 @@ static void breaks_without(const struct way *way, const char *right)
 static void test_no_removal(void)
 {
     releases_without(&scene_ways[2], "-hdel");
-    breaks_without(&scene_ways[2], "-hdel");
-    breaks_without(&scene_ways[2], "-pexpireat");
+    breaks_without(&scene_ways[2], "-hdel", true);
+    breaks_without(&scene_ways[2], "-pexpireat", false);
 }
 
 /* Whoever joins a hold of its owner must have no place. This user may not look for one: it gets nothing, and nothing of it stays. */

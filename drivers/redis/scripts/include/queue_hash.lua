@@ -31,10 +31,9 @@ local function join(lock, queue, now, owner, token, last)
         end
     end
 end
--- Overwrites what the lock was. The key is not deleted, because in a slot that is on its way the server refuses to make a
--- key. Its expiry is set first, lest the key expires meanwhile. A lock that never ends must not stay, nor the former grants
--- beside the new one, so if the expiry cannot be set or these grants cannot be removed, the lock is deleted, and the error is
--- returned.
+-- Overwrites what the lock was. The key is not deleted if the former grants can be removed from it, because in a slot that is
+-- on its way the server refuses to make a key. A lock that never ends must not stay: if its end cannot be set, it is deleted,
+-- and the error is returned.
 local function begin(lock, now, grant, token, ttl, owner, note)
     local former, ends, gone = call('hgetall', lock), math.floor(now / 1000) + ttl, {}
     for i = 1, #former, 2 do
@@ -42,16 +41,17 @@ local function begin(lock, now, grant, token, ttl, owner, note)
             gone[#gone + 1] = former[i]
         end
     end
-    local done = #former > 0 and redis.pcall('pexpireat', lock, text(ends))
-    for i = 1, type(done) ~= 'table' and #gone or 0, 1000 do -- as many as the stack of Lua has room for
-        local cleared = redis.pcall('hdel', lock, unpack(gone, i, math.min(i + 999, #gone)))
-        done = type(cleared) == 'table' and cleared or done
+    for i = 1, #gone, 1000 do -- as many as the stack of Lua has room for
+        if type(redis.pcall('hdel', lock, unpack(gone, i, math.min(i + 999, #gone)))) == 'table' then
+            call('del', lock) -- this user may not remove fields
+            break
+        end
     end
+    local done = #former > 0 and redis.pcall('pexpireat', lock, text(ends))
     if type(done) ~= 'table' then
         call('hset', lock, 'o', owner, 't', token, 's', now)
         add(lock, now, grant, ttl, note)
-        -- a key of which nothing was left has been made again, without its expiry
-        done = done == 1 and 2 * #gone < #former and 1 or redis.pcall('pexpireat', lock, text(ends))
+        done = done == 1 and 1 or redis.pcall('pexpireat', lock, text(ends)) -- 0: the key was gone
     end
     if type(done) == 'table' then
         call('del', lock)
