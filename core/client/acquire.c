@@ -168,7 +168,7 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
 }
 
 /* Other callers of this process wait for the name, and this one may not go ahead of them. Shared callers may get the name
- * together as long as the first of them has not been told to wait. */
+ * together, unless the backend has already told the first of them to wait. */
 static bool is_wanted(const struct waitlist *queue, const struct waiter *waiter)
 {
     return queue != NULL && (waiter->mode == MORTISE_EXCLUSIVE ||

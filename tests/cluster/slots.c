@@ -340,7 +340,7 @@ void fleet_strand(struct fleet *fleet, int replica, bool stranded)
     }
 }
 
-/* A node closes its link to another one that was silent for half of this time. `last` is told last. */
+/* A node closes its link to another one that was silent for half of this time. The node `last` gets it after all others. */
 static void set_timeouts(struct fleet *fleet, int last, const char *ms)
 {
     for (int i = 1; i <= FLEET; i++)
@@ -375,7 +375,7 @@ static void cut_links(struct fleet *fleet, struct links *links)
 }
 
 /* To close a link that has gone ends the server, and one that is not listed stays. So no node closes a link meanwhile, and what was
- * closed before is not listed: the node is told last, so it learns of that no later than it answers. */
+ * closed before is not listed: the node gets its setting last, and learns of a closed link before it answers that. */
 static void isolate(struct fleet *fleet, int node)
 {
     struct links links = {&fleet->node[node], NULL};

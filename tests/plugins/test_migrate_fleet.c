@@ -5,6 +5,7 @@
 #include "connect.h"
 #include "exit_code.h"
 #include "migrate.h"
+#include "suite.h"
 
 #include <fcntl.h>
 
@@ -128,15 +129,13 @@ static void test_status(void)
 
 int main(void)
 {
-    CU_initialize_registry();
-    CU_pSuite suite = CU_add_suite("migrate_fleet", NULL, NULL);
-    CU_add_test(suite, "a step", test_step);
-    CU_add_test(suite, "the status", test_status);
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    int failures = (int)CU_get_number_of_failures();
-    CU_cleanup_registry();
+    static const CU_TestInfo tests[] = {
+        {"a step", test_step},
+        {"the status", test_status},
+        CU_TEST_INFO_NULL,
+    };
+    int code = suite_run("migrate_fleet", tests);
     if (folder[0] != '\0')
         test_folder_remove(folder);
-    return failures > 0;
+    return code;
 }

@@ -21,7 +21,7 @@ static struct instance *driver_of(enum migrate_side side)
 static struct {
     mortise_module own;
     int fds[PUMP_FDS], rule;
-    size_t ready; /* how many it was told of */
+    size_t ready; /* how many were reported as ready */
 } wide;
 
 static size_t wide_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)

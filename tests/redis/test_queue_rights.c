@@ -23,7 +23,7 @@ static void forget_poor(mortise_client *poor)
 }
 
 /* Behind a place that lasts longer it gets one, but it may not make the queue last longer when it refreshes that. The others keep
- * their places: each is told of its turn, long before it would ask by itself. */
+ * their places: each gets a message when its turn comes, long before it would ask by itself. */
 static void waits_last(const struct way *way)
 {
     static char command[] = "pexpire";

@@ -295,6 +295,19 @@ static void test_poorer_gives_up(void)
     }
 }
 
+/* A user without this right holds the lock of the scene. */
+static mortise_client *poor_holds(struct scene *scene, const struct way *way, const char *right,
+                                  mortise_lease **lease)
+{
+    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
+    scene_begin(scene, way, right, NULL);
+    mortise_client *poor = open_poor(way);
+    EXPECT(OK, mortise_acquire(poor, scene->name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                               lease, &detail));
+    return poor;
+}
+
 /* It gives the lock back, and may not make the first of the queue a shared holder: the next one gets it, in the same step, and
  * that one is told, and waits behind it. */
 static void releases_without(const struct way *way, const char *right)
@@ -302,12 +315,7 @@ static void releases_without(const struct way *way, const char *right)
     struct scene scene;
     struct pending reader, writer;
     mortise_lease *lease = NULL;
-    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
-    scene_begin(&scene, way, right, NULL);
-    mortise_client *poor = open_poor(way);
-    EXPECT(OK, mortise_acquire(poor, scene.name,
-                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
-                               &lease, &detail));
+    mortise_client *poor = poor_holds(&scene, way, right, &lease);
     scene_want(&reader, &scene, 1, MORTISE_SHARED, 0);
     scene_wait(&scene, 1);
     scene_want(&writer, &scene, 2, MORTISE_EXCLUSIVE, 0);
@@ -337,12 +345,7 @@ static void releases_to_readers_without(const struct way *way, const char *right
     struct scene scene;
     struct pending reader[2];
     mortise_lease *lease = NULL;
-    CHECK(ask_is(&server, "OK", "ACL SETUSER poor on >word ~* &* +@all %s", right));
-    scene_begin(&scene, way, right, NULL);
-    mortise_client *poor = open_poor(way);
-    EXPECT(OK, mortise_acquire(poor, scene.name,
-                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
-                               &lease, &detail));
+    mortise_client *poor = poor_holds(&scene, way, right, &lease);
     for (int k = 0; k < 2; k++) {
         scene_want(&reader[k], &scene, k, MORTISE_SHARED, 0);
         scene_wait(&scene, k + 1);

@@ -88,8 +88,8 @@ static void test_given_up_before_the_gate(void)
     CU_ASSERT(requests > 5);
 }
 
-/* A claim waits in the gate, and its caller fails because the servers are away. They come back before the core asks again: it
- * is told that this acquire waits, though nothing has changed in the gate. */
+/* A claim waits in the gate, and its caller fails because the servers are away. They come back before the core asks again. The
+ * driver reports to the core that this acquire waits, although nothing has changed in the gate. */
 static void test_asked_again(void)
 {
     mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1);
