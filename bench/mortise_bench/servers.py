@@ -212,7 +212,7 @@ class Servers:
         if self.kind == "redis":
             return Monitors(self.ports())
         if self.kind == "zookeeper":
-            return Counter(self.zookeeper_packets, 0)
+            return Counter(self.zookeeper_packets, len(self.ports()))  # a four-letter word is a packet of each
         if self.kind == "etcd":
             return Counter(self.etcd_messages, 0)
         return Counter(self.transactions, 1) if self.kind == "postgres" else None

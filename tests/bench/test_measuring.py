@@ -5,7 +5,9 @@ are killed, and what of it counts. BENCH is the folder bench/ of the tree."""
 import collections
 import itertools
 import re
+import socket
 import sys
+import threading
 import unittest
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from mortise_bench import failures, figures, run, scale, subjects, targets, workloads  # noqa: E402
+from mortise_bench import failures, figures, run, scale, servers, subjects, targets, workloads  # noqa: E402
 
 
 class Made:
@@ -141,6 +143,33 @@ class Failures(unittest.TestCase):
         self.assertEqual(failures.Killed.told([(0, 5, 6, 7)], 6)["overlaps"], 1)
         self.assertEqual(failures.Killed.told([(0, 2_000_000, 6, 7)], 1_000_000), {"to_grant": 1, "refused": 0, "overlaps": 0})
         self.assertEqual(failures.Killed.told([(0, 0, 0, 7)], 6), {"refused": 1})
+
+
+class Requests(unittest.TestCase):
+    """Those of the subject, without those by which the harness asks for their number."""
+
+    @staticmethod
+    def answer(listener, looks):
+        """As a ZooKeeper server does: the question itself is a packet that it has received before it answers."""
+        for number in range(1, looks + 1):
+            asking, _ = listener.accept()
+            with asking:
+                asking.recv(4)
+                asking.sendall(f"zk_packets_received\t{number}\n".encode())
+
+    def test_a_look_at_zookeeper_is_none(self):
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+        for listener in listeners:
+            listener.settimeout(10)  # bounds failure only
+            self.addCleanup(listener.close)
+            thread = threading.Thread(target=self.answer, args=(listener, 2))
+            thread.start()
+            self.addCleanup(thread.join)
+        group = servers.Servers.__new__(servers.Servers)
+        group.kind = "zookeeper"
+        group.values = {f"PORT{number}": listener.getsockname()[1] for number, listener in enumerate(listeners, 1)}
+        counting = group.requests()
+        self.assertEqual(counting.count() - counting.before - counting.own, 0)
 
 
 class Sizes(unittest.TestCase):
