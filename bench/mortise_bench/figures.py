@@ -168,13 +168,16 @@ def best_of_rounds(rivals, name):
     return [best((value for value in of_round if value is not None), default=None) for of_round in rounds]
 
 
+WITHOUT_TTL = ("flock",)  # rivals whose lock ends with its holder
+
+
 def comparable(case, cases, name):
-    """The rivals in its shape that have such a figure. One that does not renew what it holds is no measure of when its
-    lock is had again."""
+    """The rivals in its shape that have such a figure. One whose lock has a ttl that it does not renew is no measure of when
+    that lock is had again: less of the ttl is left."""
     return [
         other
         for other in like(case, cases, "rival")
-        if name in other["figures"] and (case["workload"] != "fail" or other.get("renews"))
+        if name in other["figures"] and (case["workload"] != "fail" or other.get("renews") or other["subject"] in WITHOUT_TTL)
     ]
 
 

@@ -208,6 +208,9 @@ class Targets(unittest.TestCase):
         for one, took_ms in zip(cases, (30, 10)):
             one.update(workload="fail", backend="etcd", shape="holder killed", figures={"to_grant": figures.figure("to_grant", [took_ms] * 5)})
         self.assertEqual(self.missed(*cases), ["acquired sooner than each rival, in all shapes"])
+        for subject, missed in (("flock", 1), ("redis_py", 0)):  # neither renews, but the lock of the first has no ttl
+            cases[1].update(subject=subject, renews=False)
+            self.assertEqual(len(self.missed(*cases)), missed)
 
     def test_requests_where_a_rival_has_none(self):
         cases = [case("mortise", "driver", [1]), case("rival", "rival", [1])]
