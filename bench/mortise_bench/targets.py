@@ -202,6 +202,7 @@ def of_group(cases, rivaled):
         yield shapes_row(drivers[0], workload, f"{words} than {others}, in all shapes", seen)
     if without:
         yield shapes_row(drivers[0], f"{workload}, fencing = off", "at least the rate of redis-plus-plus, in all shapes", without)
+    if any(tokenless(case) for case in drivers):  # whether or not that rival was measured
         for case in drivers:
             if case["shape"] == "1 caller" and not tokenless(case):
                 yield of_floor(case)

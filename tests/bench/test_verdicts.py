@@ -188,6 +188,8 @@ class Targets(unittest.TestCase):
         self.assertEqual(cases[0]["of_rival"]["rate"]["to"], "<redis_plus_plus>")
         told = {row["bound"]: row["met"] for row in self.rows(cases[0], *cases[2:])}
         self.assertEqual(told, {"more than each rival, in all shapes": False})
+        told = {row["bound"]: row["met"] for row in self.rows(*cases[:3])}
+        self.assertEqual(told, {"at least 0.95 × the floor's rate": False})  # it needs no rival
         told = {row["bound"]: row["verdict"] for row in self.rows(*cases[:2], *cases[3:])}
         self.assertEqual(told["at least 0.95 × the floor's rate"], targets.NOT_JUDGED)
 
