@@ -141,6 +141,9 @@ def summary_row(cases):
     def one_by_one(case):
         return strict(case) and case["shape"].endswith(", empty")
 
+    def working(case):
+        return strict(case) and case["shape"].endswith(", 1 ms")
+
     def handed_over(case):
         return not strict(case) and case["shape"].endswith(", empty")
 
@@ -150,15 +153,18 @@ def summary_row(cases):
         named(both(cases, of_rival, "cycle", alone)),
         named(both(cases, of_rival, "contend", one_by_one)),
         named(both(cases, of_floor, "contend", one_by_one)),
+        "; ".join(filter(None, (named(both(cases, of, "contend", working)) for of in (of_rival, of_floor)))),
         named(both(cases, of_rival, "contend", handed_over)),
         regained_text(cases),
     )
 
 
 SUMMARY = (
-    "", "one caller, of the floor's rate", "of the best rival's rate", "64 callers, `handover_max = 0`, of the best rival's",
+    "", "one caller, of the floor's rate", "of the best rival's rate",
+    "64 callers, empty section, `handover_max = 0`, of the best rival's",
     "the same, of what the server or the system has itself, with no lease and no token",
-    "64 callers with hand-over in the process, which none of these rivals has, of the best rival's",
+    "64 callers, a section of a millisecond, `handover_max = 0`, of the best rival's; of what the server or the system has itself",
+    "64 callers, empty section, with hand-over in the process, which none of these rivals has, of the best rival's",
     "from a kill to the next grant, ttl 30 s, with a witness and without; what was sooner",
 )  # fmt: skip
 

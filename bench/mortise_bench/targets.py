@@ -12,6 +12,7 @@ RIVAL_RATE, STRICT_RATE = 10, {"redis": 1.8}
 STRICT_RATE_ELSE = 1.5
 SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
+HANDED_OVER = "with hand-over within a process"  # where handover_max is not 0
 LEAST_ROUNDS = 5  # with a ratio, of what is measured in rounds: fewer do not show that a bound is met. One that is meant has APART
 APART = 1.25  # times its bound: what was measured once, or in one turn, is nowhere as sure as that
 WITNESS_MS = 30  # from a kill to the next grant
@@ -76,7 +77,7 @@ def rate_row(case, bound, words, rivaled):
 def contended(case, rivaled):
     """Of one driver, all on one name, nothing done in between. rivaled: rivals have to be there."""
     shape, figures = case["shape"].partition(",")[0], case["figures"]
-    words = f"contend, {shape}"
+    words = f"contend, {shape}, empty section"
     if strict(case):
         rows = rate_row(case, STRICT_RATE.get(case["backend"], STRICT_RATE_ELSE), f"{words}, handover_max = 0", rivaled)
         if ordered(case) and "overtakes" in figures:
@@ -84,7 +85,7 @@ def contended(case, rivaled):
             found = f"at most {100 * worst:.3g} % of the grants passed by a process that waited"
             rows.append(row(case, f"{words}, handover_max = 0", f"strict order: at most {OVERTAKES:.0%}", found, worst <= OVERTAKES))
         return rows
-    rows = rate_row(case, RIVAL_RATE, f"{words}, with hand-over within a process, which none of these rivals has", rivaled)
+    rows = rate_row(case, RIVAL_RATE, f"{words}, {HANDED_OVER}, which none of these rivals has", rivaled)
     seconds = case["long"]["seconds"] if case.get("long") else None
     if seconds is not None:
         share, wait_ms = case["long"]["least_share"], max(case["long"]["longest_wait"], figures["longest_wait"]["most"])
@@ -198,8 +199,9 @@ def of_group(cases, rivaled):
     without = first_in(cases, tokenless)
     words = {"rate": "more", "requests": "fewer requests", "to_grant": "acquired sooner"}.get(MAIN[workload])
     others = "each rival but redis-plus-plus" if without else "each rival"
+    what = f"contend, {HANDED_OVER}" if workload == "contend" else workload
     if seen:
-        yield shapes_row(drivers[0], workload, f"{words} than {others}, in all shapes", seen)
+        yield shapes_row(drivers[0], what, f"{words} than {others}, in all shapes", seen)
     if without:
         yield shapes_row(drivers[0], f"{workload}, fencing = off", "at least the rate of redis-plus-plus, in all shapes", without)
     if any(tokenless(case) for case in drivers):  # whether or not that rival was measured
@@ -209,7 +211,7 @@ def of_group(cases, rivaled):
     if seen or without:
         return
     if rivaled and drivers and MAIN[workload] == "rate" and rated(drivers[0]):  # there, each rival has something to say
-        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", NOT_JUDGED)
+        yield row(drivers[0], what, f"{words} than each rival, in all shapes", "there is no rival", NOT_JUDGED)
 
 
 WALL = ("set_up", "to_grant")  # what else the machine did is in it; their processor time is held to the bound

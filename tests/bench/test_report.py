@@ -81,7 +81,7 @@ class Page(unittest.TestCase):
             one["backend"] = "etcd"
         self.assertIn("| etcd | 0.8 one |  |  |  |  |", markdown.summary(told))
         self.assertEqual({cells[4] for cells in tables.summary_rows(told)}, {""})
-        self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, handover_max = 0: strict order: at most 1%. Measured:", text)
+        self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, empty section, handover_max = 0: strict order: at most 1%. Measured:", text)
 
     def test_what_is_faster_stands_in_the_summary(self):
         """Where there is no rival, and what the server has itself is faster: by rate, and after a kill."""
@@ -103,11 +103,24 @@ class Page(unittest.TestCase):
         cases += other
         figures.add_ratios(cases)
         text = markdown.summary({**result(), "cases": cases})
-        self.assertIn("|  | 0.13 one, 0.15 free × advisory lock |  | with 8.60 ms; without 28,818 ms; advisory lock 2.24 ms |", text)
+        self.assertIn("|  | 0.13 one, 0.15 free × advisory lock |  |  | with 8.60 ms; without 28,818 ms; advisory lock 2.24 ms |", text)
         self.assertEqual([cells[3] for cells in tables.summary_rows({"cases": cases})], [f"× {part} advisory lock" for part in (7, 0.13, 0.15)])
         other[1]["label"] = "another"
         figures.add_ratios(cases)
         self.assertIn("| 0.13 one × advisory lock, 0.15 free × another |", markdown.summary({**result(), "cases": cases}))
+
+    def test_a_section_of_a_millisecond_stands_in_the_summary(self):
+        """Beside the empty one: ratios to libraries are much smaller there."""
+        def held(subject, kind, rate, **more):
+            return {**contended(subject, kind, [rate] * 5, place="free", **more), "shape": "8 × 8, 1 ms"}
+
+        cases = [contended("mortise_strict", "driver", [9] * 5, place="free"), contended("rival", "rival", [3] * 5, place="free"),
+                 held("mortise_strict", "driver", 600), held("rival", "rival", 500), held("floor", "floor", 800)]  # fmt: skip
+        figures.add_ratios(cases)
+        told = "|  |  | 3 free × <rival> |  | 1.2 free × <rival>; 0.75 free × <floor> |  |  |"
+        self.assertIn(told, markdown.summary({**result(), "cases": cases}))
+        figures.add_ratios(cases[:4])
+        self.assertIn("| 1.2 free × <rival> |  |  |", markdown.summary({**result(), "cases": cases[:4]}))
 
     def test_versions_of_rivals_and_where_one_is_missing(self):
         told = result()

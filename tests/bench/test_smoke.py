@@ -79,7 +79,7 @@ class Form(unittest.TestCase):
     def test_targets(self):
         told = {(row["what"], row["bound"]): row["met"] for row in self.result["targets"]}
         self.assertTrue(told["contend", "one holder at a time"])
-        self.assertIn(("contend, 2 × 2", "no wait of 250 ms"), told)
+        self.assertIn(("contend, 2 × 2, empty section", "no wait of 250 ms"), told)
         self.assertGreater(self.cases["contend", "2 × 2, empty", "mortise"]["long"]["seconds"], 0)
 
 

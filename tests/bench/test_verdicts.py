@@ -163,7 +163,15 @@ class Targets(unittest.TestCase):
         rows = self.rows(contended("mortise", "driver", [1]), contended("mortise_strict", "driver", [1]), contended("a", "rival", [1]))
         self.assertEqual([row["bound"] for row in rows if "the best rival's rate" in row["bound"]],
                          ["at least 1.8 × the best rival's rate", "at least 10 × the best rival's rate"])  # fmt: skip
-        self.assertIn("contend, 8 × 8, with hand-over within a process, which none of these rivals has", [row["what"] for row in rows])
+
+    def test_what_they_are_of(self):
+        """With an empty section only; and beside each rival with hand-over, which makes it easier."""
+        rows = self.rows(contended("mortise", "driver", [1]), contended("mortise_strict", "driver", [1]), contended("a", "rival", [1]))
+        handed_over = "with hand-over within a process"
+        self.assertEqual({row["bound"]: row["what"] for row in rows if "rival" in row["bound"]},
+                         {"at least 1.8 × the best rival's rate": "contend, 8 × 8, empty section, handover_max = 0",
+                          "at least 10 × the best rival's rate": f"contend, 8 × 8, empty section, {handed_over}, which none of these rivals has",
+                          "more than each rival, in all shapes": f"contend, {handed_over}"})  # fmt: skip
 
     def test_who_the_best_is_of(self):
         rows = self.rows(contended("mortise", "driver", [1]), contended("a", "rival", [1]), contended("b", "rival", [2]))
@@ -430,7 +438,7 @@ class Check(unittest.TestCase):
             return make
 
         for make, before, now, told in (
-            (waits, 14, 300, "not met: redis, one, contend, 8 × 8, no wait of 250 ms: 14 ms before, 300 ms now"),
+            (waits, 14, 300, "not met: redis, one, contend, 8 × 8, empty section, no wait of 250 ms: 14 ms before, 300 ms now"),
             (requests, 79, 90, "not met: redis, one, wait, fewer requests than each rival, in all shapes: in all before, 1 caller: 0.9"),
         ):
             done = self.check(make(now), before=make(before))
