@@ -93,7 +93,7 @@ def print_curves(result):
             unit, _, words = figures.KNOWN[found["figure"]]
             (few, less), (many, more) = found["points"][0], found["points"][-1]
             less, more, hosts = (shown(found["figure"], value) for value in (less, more, found["hosts"]))
-            bends = "" if found["bends"] is None else f"; more than linear from {found['bends']:,} on"
+            bends = "" if found["bends"] is None else f"; more than twice linear from {found['bends']:,} on"
             print(
                 f"  {words.removesuffix(' for each').removesuffix(', for each')[:34]:34} {less} at {few:,} to "
                 f"{more} {unit} at {many:,}; slope {found['slope']:.2f}{bends}; 10,000: {hosts} {unit}"

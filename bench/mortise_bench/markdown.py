@@ -264,7 +264,7 @@ def comparison(result):
 
 def scale_table(result):
     """How each curve begins and ends, its slope, and what it comes to for many hosts."""
-    lines = [row(("", "", "least size", "largest size", "slope", "steeper than linear from", "for 10,000")), "|---|---|---|---|---|---|---|"]
+    lines = [row(("", "", "least size", "largest size", "slope", "more than twice linear from", "for 10,000")), "|---|---|---|---|---|---|---|"]
     for told in result.get("curves", ()):
         for found in told["figures"]:
             unit, _, words = KNOWN[found["figure"]]

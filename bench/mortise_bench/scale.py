@@ -187,27 +187,35 @@ def slope(few, many):
 
 
 def is_steep(at, points):
-    """Whether it grows faster than linearly from this point to each of those that are far enough: if only the next one is too high,
-    its spell was a bad one."""
+    """Whether each point that is far enough is more than twice what linear growth from this one gives: if only the next one is too
+    high, its spell was a bad one."""
     few = points[at]
     far = [point for point in points[at + 1 :] if point[0] >= STEP * few[0]]
     return bool(far) and all(many[1] / few[1] > SCATTER * many[0] / few[0] for many in far)
 
 
+def at_hosts(points, steps):
+    """What it comes to for so many hosts. Where the sizes end before: by the slope over all of them or that of the last step,
+    whichever is more, because a single step may be noise; what falls is not expected to fall any further."""
+    count, value = points[-1]
+    if count < HOSTS:
+        return value * (HOSTS / count) ** max(0, slope(points[0], points[-1]), steps[-1])
+    return next((value for count, value in points if count == HOSTS), value * (HOSTS / count) ** steps[-1])
+
+
 def curve_of(cases, name):
-    """The points that say more than noise, the slope over all of them, from where on it is more than linear, and what it
-    comes to for so many hosts, by the slope of the last step or a linear one, whichever is more."""
+    """The points that say more than noise, the slope over all of them, from where on it is more than twice linear, the slope
+    from there on, and what it comes to for so many hosts."""
     points = [(case["count"], total(case, name)) for case in cases]
     points = [(count, value) for count, value in points if value is not None and value >= LEAST[name]]
     if len(points) < 2:
         return None
     steps = [slope(*pair) for pair in zip(points, points[1:])]
-    bends = next((points[at][0] for at in range(len(points)) if is_steep(at, points)), None)
-    count, value = points[-1]
+    bend = next((points[at] for at in range(len(points)) if is_steep(at, points)), None)
     return {
         "figure": name, "points": [[count, rounded(value, 4)] for count, value in points],
-        "slope": rounded(slope(points[0], points[-1]), 3), "steps": [rounded(step, 3) for step in steps], "bends": bends,
-        "hosts": rounded(value * (HOSTS / count) ** max(0, steps[-1]), 3),
+        "slope": rounded(slope(points[0], points[-1]), 3), "steps": [rounded(step, 3) for step in steps],
+        "bends": bend and bend[0], "slope_on": bend and rounded(slope(bend, points[-1]), 3), "hosts": rounded(at_hosts(points, steps), 3),
     }  # fmt: skip
 
 

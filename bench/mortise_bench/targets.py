@@ -220,7 +220,7 @@ WALL = ("set_up", "to_grant")  # what else the machine did is in it; their proce
 def grown(curve):
     """Of one curve: nothing of it grows faster than the thing that is many. One size alone does not grow."""
     late = [
-        f"{found['figure']}: slope {found['slope']:.3g}, from {found['bends']:,} on {max(found['steps']):.3g}"
+        f"{found['figure']}: slope {found['slope']:.3g}, from {found['bends']:,} on {found['slope_on']:.3g}"
         for found in curve["figures"]
         if found["bends"] is not None and found["figure"] not in WALL
     ]

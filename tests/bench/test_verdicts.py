@@ -41,6 +41,12 @@ class Curves(unittest.TestCase):
         self.assertEqual((found["slope"], found["steps"], found["bends"]), (1.5, [1, 2], 1000))
         self.assertFalse(row["met"])
 
+    def test_the_slope_from_there_on(self):
+        """Not that of the steepest step, which may be one before."""
+        found, row = self.grown("requests", {100: 10, 300: 150, 1000: 500, 3000: 1500})
+        self.assertEqual((found["bends"], found["steps"][0]), (100, 2.46))
+        self.assertEqual(row["found"], "requests: slope 1.47, from 100 on 1.47")
+
     def test_for_each_is_a_total(self):
         found, row = self.grown("memory", {10000: 2000, 100000: 20000})
         self.assertEqual((found["points"], found["slope"]), ([[10000, 2e7], [100000, 2e9]], 2))
@@ -73,8 +79,9 @@ class Curves(unittest.TestCase):
         self.assertTrue(self.grown("requests", {100: 0.1, 1000: 10, 10000: 100})[1]["met"])
 
     def test_more_hosts_than_measured(self):
-        found, _ = self.grown("requests", {100: 10, 1000: 100})
-        self.assertEqual(found["hosts"], 1000)
+        for sizes_, hosts in (({100: 10, 1000: 100}, 1000), ({100: 10, 1000: 100, 2000: 100}, 345), ({100: 10, 1000: 20, 2000: 40}, 200),
+                              ({100: 40, 1000: 20}, 20), ({1000: 10, 10000: 70, 100000: 1000}, 70)):  # fmt: skip
+            self.assertEqual(self.grown("requests", sizes_)[0]["hosts"], hosts)
 
 
 class Ratios(unittest.TestCase):
