@@ -117,7 +117,7 @@ def share_and_wait(case):
     if not share or not longest:
         return "", ""
     long = case.get("long") or {"least_share": share["least"], "longest_wait": 0}
-    return f"{long['least_share']:.2f}", f"{max(longest['most'], long['longest_wait']):.1f}"
+    return f"{min(share['least'], long['least_share']):.2f}", f"{max(longest['most'], long['longest_wait']):.1f}"
 
 
 def summary_rows(result):
@@ -159,7 +159,7 @@ def summary_table(result):
     return (
         "<h2>What it says</h2><p class=soft>Rates, and what part they are of the floor's and of the best rival's on the same "
         "server in the same rounds. Least share: of the process that got least, of an even one. Shares and waits are those of "
-        "the worst round.</p>" + plain_table(SUMMARY, rows, (1, 3, 4))
+        "the worst round; the target of shares is of one round of ten seconds.</p>" + plain_table(SUMMARY, rows, (1, 3, 4))
     )
 
 

@@ -83,6 +83,12 @@ class Page(unittest.TestCase):
         self.assertEqual({cells[4] for cells in tables.summary_rows(told)}, {""})
         self.assertIn("**Missed:**\n\n- redis, one, contend, 8 × 8, empty section, handover_max = 0: strict order: at most 1%. Measured:", text)
 
+    def test_the_worst_share_is_of_all_rounds(self):
+        for share, worst in ((0.9, "0.50"), (0.4, "0.40")):
+            one = contended("mortise", "driver", [1] * 3, longest_ms=7, share=share)
+            one["figures"]["least_share"] = figures.figure("least_share", [0.8, 0.5, 0.7])
+            self.assertEqual(tables.share_and_wait(one), (worst, "7.0"))
+
     def test_what_is_faster_stands_in_the_summary(self):
         """Where there is no rival, and what the server has itself is faster: by rate, and after a kill."""
         def killed(subject, kind, took_ms, label):
