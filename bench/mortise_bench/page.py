@@ -7,7 +7,7 @@ from . import floors, pictures
 from .costs import HOLDERS_TIMES, LEASE_PERIODS_S, SESSION_PERIOD_S, SESSION_PERIODS
 from .figures import KNOWN, MAIN, group_of
 from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED
-from .tables import BACKENDS, cases_table, plain_table, summary_table, targets_table, texts_table, versions, warm_up
+from .tables import BACKENDS, cases_table, plain_table, summary_table, target_cells, targets_table, texts_table, versions, warm_up
 from .workloads import CROWD, SETTLE_S
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
@@ -167,7 +167,8 @@ PARTS = (
     ("cycle", "Scaling with threads", scaling_pictures, "Each thread has its own name; all share one client."),
     ("contend", "One lock that all want", contend_pictures,
      "Processes × threads, and what is done in the critical section. A high rate alone says little: one process that takes "
-     "its own lock again and again is fast, and the others starve. The table says how even the shares were."),
+     "its own lock again and again is fast, and the others starve. The table says how even the shares were. Grey: what the server "
+     "or the system has itself (flock(2), an advisory lock, GET_LOCK), on Redis a token that is passed on, which is no lock."),
     ("contend", "From a release to the next grant in another process", handover_pictures,
      "Passes within a process are another thing: the table has them by themselves. A closed loop, too."),
     ("wait", "What waiting costs the server", wait_pictures,
@@ -176,9 +177,9 @@ PARTS = (
     ("fail", "Failures", fail_pictures,
      "A cycle is due every 20 ms, and its latency counts from when it was due: a caller who stood still is told by all the "
      "cycles that should have been; one that was refused lasts until the next that was not. “Until the next grant”: from the "
-     "kill of the holder (its ttl is 2 s, a ZooKeeper session's 4 s), at some instant between two renewals; or from when "
-     "the start of the server was begun. A rival that does not renew is killed at some instant of its only ttl, and has less "
-     "of it left."),
+     "kill of the holder, or from when the start of the server was begun. The holder's ttl is 2 s, a ZooKeeper session 4 s; both are "
+     "30 s where the shape says so. Holders are killed at fixed parts, evenly apart, of the time between two renewals. A rival that "
+     "does not renew is killed at such parts of its only ttl, and has less of it left, so it is not compared; flock(1) has no ttl."),
     ("state", "A look at a lease", lambda cases: (), "mortise_state(): a clock compare, beside reading the clock."),
 )  # fmt: skip
 
@@ -267,7 +268,8 @@ def method_text(result):
         "where at least ten turns are above. Those of cycles and of one lock that all want are of a closed loop; where turns are due "
         "at fixed times (“Failures”) their latency counts from then.",
         "A ratio is made in each round, to the floor or to the best rival of that round, and its median told. A floor sends the "
-        "same requests by the server's client library alone, in the same shape; where there is none, there is no ratio.",
+        "same requests by the server's client library alone, in the same shape; where all want one lock, and where holders are killed, "
+        "it is what the server or the system has itself. Where there is none, there is no ratio.",
         "All subjects, in whatever language, write down the same four instants of each turn; one program computes all "
         "figures from them. A wait counts up to the end of a round also if it was not over.",
         "The five Redis nodes have no disk; Mortise waits for the longest ttl before a started node votes (5 s here, max_ttl), "
@@ -305,11 +307,11 @@ def verdict(result):
     """The answer first; then the two words that the tables use without a word."""
     rows = result["targets"]
     counts = {word: sum(row["verdict"] == word for row in rows) for word in (MET, MISSED, NOT_DECIDED, NOT_JUDGED)}
-    missed = [row for row in rows if row["verdict"] == MISSED]
+    missed = dict.fromkeys(f"{where}, {what}" for met, where, what, *_ in map(target_cells, rows) if met == MISSED)
     lines = [
         f"{counts[MET]} of {len(rows)} targets, which the project has set itself, are met, {counts[MISSED]} are missed, "
         f"{counts[NOT_DECIDED]} are not decided by this run, {counts[NOT_JUDGED]} could not be judged.",
-        *(f"Missed: {row['bound']}." for row in missed[:2]),
+        *([f"Missed: {'; '.join(missed)}."] if missed else []),
         "Place: \"one\" means that client and server share one processor, \"free\" that the system chooses.",
         "Shape: \"8 × 8, empty\" means 8 processes of 8 threads that take one lock and do nothing under it.",
     ]

@@ -264,6 +264,13 @@ class Report(unittest.TestCase):
         self.assertEqual((text.count("<svg"), text.count("Not drawn")), (4, 0))
         self.assertEqual(text.count("<svg"), text.count("</svg>"))
 
+    def test_all_that_is_missed_stands_at_the_head(self):
+        """And where it is missed."""
+        rows = [{"backend": backend, "place": "one", "what": "cycle", "bound": "at least 1", "found": "0.5", "verdict": "missed"}
+                for backend in ("redis", "mysql", "etcd")]  # fmt: skip
+        self.assertIn("<p>Missed: redis, one, cycle; mysql, one, cycle; etcd, one, cycle.</p>", page.verdict({"targets": rows}))
+        self.assertNotIn("Missed", page.verdict({"targets": []}))
+
     def test_hostile_words(self):
         """What others wrote (a version, a label, the machine) can neither become markup nor reorder a line."""
         word = "x\"'></td><script>alert(1)</script>\n\u202e\u2028\u2066end"

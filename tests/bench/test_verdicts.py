@@ -114,7 +114,7 @@ class Ratios(unittest.TestCase):
 
 
 class Targets(unittest.TestCase):
-    """Ratios are held by the median, all else by the worst round."""
+    """Ratios are held by the median, waits and order by the worst round, shares by the long one."""
 
     def rows(self, *cases, rivals=()):
         cases = list(cases)
