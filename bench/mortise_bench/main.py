@@ -28,7 +28,7 @@ def arguments():
                         help="only these: one (client and server on one processor), free (not pinned)")  # fmt: skip
     parser.add_argument("--no-rivals", action="store_true", help="measure only drivers and floors")
     parser.add_argument("--check", action="store_true",
-                        help="the exit status is 1 if a target was missed or not judged, or anything was left out")  # fmt: skip
+                        help="the exit status is 1 unless every target was met, and nothing was left out")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--html", metavar="FILE", help="write the report to FILE")
     options = parser.parse_args()
@@ -133,7 +133,7 @@ def write_all(options, result):
 
 
 def all_well(result):
-    """What was not measured, or not judged, is not well."""
+    """What was not measured, not judged or not decided is not well."""
     return not result["left_out"] and all(row["met"] for row in result["targets"])
 
 
