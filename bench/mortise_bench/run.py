@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import adapter, costs, failures, figures, floors, machine, scale, servers, subjects, targets, workloads
+from . import adapter, costs, failures, figures, floors, judging, machine, scale, servers, subjects, targets, workloads
 from .servers import NotHere, Servers
 
 ROUNDS = {"cycle": workloads.cycle, "contend": workloads.contend, "state": workloads.state}
@@ -330,7 +330,6 @@ class Run:
                 self.measure_floors()
         finally:
             self.clear_away()
-        figures.add_ratios(self.cases)
         result = {
             "format": figures.FORMAT,
             "machine": described,
@@ -350,8 +349,6 @@ class Run:
             "left_out": self.left_out,
             "not_reached": self.not_reached,
             "cases": self.cases,
-            "curves": scale.curves(self.cases),
             "floors": self.floors,
         }
-        result["targets"] = [*targets.rows(result), *floors.target_rows(self.floors)]
-        return result
+        return judging.judge(result)

@@ -1,12 +1,12 @@
 """Figures that the tests make up, in the form in which mortise-bench has them."""
 
-from mortise_bench import figures, targets
+from mortise_bench import figures, judging
 
 
 def case(subject, kind, rates, shape="1 caller", **more):
     return {
         "workload": "cycle", "place": "one", "backend": "redis", "target": "", "shape": shape, "subject": subject, "kind": kind,
-        "label": f"<{subject}>", "version": "1", "figures": {"rate": figures.figure("rate", rates)},
+        "label": f"<{subject}>", "version": "1", "renews": False, "figures": {"rate": figures.figure("rate", rates)},
         "histograms": {"cycle": [[1000, 90], [2000, 9], [9000, 1]]}, **more,
     }  # fmt: skip
 
@@ -19,7 +19,6 @@ def result():
         case("rival", "rival", [10, 20, 30, 20, 16]),
         case("mortise", "driver", [10, 11, 12], workload="fail", timeline=[[0, 1, 2, 0], [0.1, 5, 9, 1]], events=[[0.1, "killed"]]),
     ]
-    figures.add_ratios(cases)
     machine = {
         "processor": "p", "cores": 2, "system": "s", "kernel": "k", "date": "d", "load": [0.5], "programs": {"redis": "7"},
     }  # fmt: skip
@@ -27,11 +26,10 @@ def result():
         "quick": False, "rounds": {"cycle": 5}, "kills": 2, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]},
         "took_s": 60, "compiles": True, "rivals": ["redis"],
     }  # fmt: skip
-    told = {
-        "format": figures.FORMAT, "machine": machine, "method": method, "left_out": [], "cases": cases,
+    return judging.judge({
+        "format": figures.FORMAT, "machine": machine, "method": method, "left_out": [], "cases": cases, "floors": [],
         "servers": {"redis": {"version": "7", "settings": "none"}},
-    }  # fmt: skip
-    return {**told, "targets": targets.rows(told)}
+    })  # fmt: skip
 
 
 def sizes(name, values):

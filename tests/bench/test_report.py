@@ -4,6 +4,7 @@ makes up. BENCH is the folder bench/ of the tree."""
 
 import contextlib
 import io
+import json
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
 from made_up import case, contended, program, result, sizes  # noqa: E402
-from mortise_bench import figures, floors, main, markdown, page, pictures, scale, tables, targets  # noqa: E402
+from mortise_bench import figures, floors, judging, main, markdown, page, pictures, scale, tables, targets  # noqa: E402
 
 
 class Width(unittest.TestCase):
@@ -39,10 +40,12 @@ class Width(unittest.TestCase):
 class Page(unittest.TestCase):
     """The tables in Markdown."""
 
-    def write(self, quick, page_before):
+    def write(self, quick, page_before, change=lambda told: None):
+        """change: what is done to the run before it is written."""
         with tempfile.TemporaryDirectory() as folder:
             path, told = Path(folder) / "page.md", result()
             told["method"]["quick"] = quick
+            change(told)
             figures.write(f"{folder}/figures", told)
             path.write_text(page_before, encoding="utf-8")
             command = [sys.executable, BENCH / "page", f"{folder}/figures", path]
@@ -67,6 +70,39 @@ class Page(unittest.TestCase):
         done, after = self.write(True, before)
         self.assertEqual((done.returncode, after), (1, before))
         self.assertIn("quick", done.stderr)
+
+    def test_a_run_is_judged_by_the_rules_of_now(self):
+        """But a program of bench/ as it has judged itself."""
+        def judged_by_others(told):
+            for one in told["cases"]:
+                one.update(ratios={}, of_rival={})
+            told.update(floors=[program()], targets=[{**told["targets"][0], "what": "an old rule", "verdict": "missed", "met": False}])
+
+        before = "\n".join(markdown.marks("comparison")) + "\n"
+        done, after = self.write(False, before, judged_by_others)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("an old rule", after)
+        self.assertIn("| met | redis, one | cycle | more than each rival, in all shapes | in all |", after)
+        self.assertIn("| 80.0 | 40.0 to 90.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
+        self.assertIn("| **not decided** | bench/redis | cycle / bare | at most 1.1 | 1.20 (1.00 to 1.30) |", after)
+
+    def test_a_run_is_not_judged_without_what_the_rules_need(self):
+        before = "\n".join(markdown.marks("comparison")) + "\n"
+        for lacks, change in (("method.rivals", lambda told: told["method"].pop("rivals")), ("floors", lambda told: told.pop("floors")),
+                              ("renews of a case", lambda told: [one.pop("renews") for one in told["cases"]]),
+                              ("'rounds'", lambda told: told["cases"][0]["figures"]["rate"].pop("rounds"))):  # fmt: skip
+            done, after = self.write(False, before, change)
+            self.assertEqual((done.returncode, after), (1, before))
+            self.assertIn(f"an older mortise-bench wrote it, without {lacks}: this one cannot judge it", done.stderr)
+
+    def test_judged_again_it_is_the_same(self):
+        told = {**result(), "floors": [program()]}
+        told["cases"] += [contended("mortise", "driver", [4] * 5), *sizes("memory", {100: 200000, 10000: 2000})]
+        judging.judge(told)
+        self.assertEqual(len(told["curves"]), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            figures.write(f"{folder}/figures", told)
+            self.assertEqual(judging.read(f"{folder}/figures"), json.loads(json.dumps(told)))
 
     def test_summary(self):
         told = result()
