@@ -310,8 +310,8 @@ class Well(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
-    def check(self, change, *words, quick=False, before=lambda cases: None, more=(), not_reached=()):
-        """change, before: what is done to the cases of the new run, of the one before. more: a row of the one before, one of the new run.
+    def check(self, change, *words, quick=False, before=lambda cases: None, was=lambda run: None, not_reached=()):
+        """change, before: what is done to the cases of the new run, of the one before. was: what is done to that one when it is judged.
         not_reached: sizes of the new run."""
         with tempfile.TemporaryDirectory() as folder:
             base, new = result(), copy.deepcopy(result())
@@ -319,8 +319,7 @@ class Check(unittest.TestCase):
             new["targets"] = targets.rows(new)
             before(base["cases"])
             base["targets"] = targets.rows(base)
-            for told, row in zip((base, new), more):
-                told["targets"].append(row)
+            was(base)
             new["not_reached"] = list(not_reached)
             base["method"]["quick"] = quick
             figures.write(f"{folder}/base", base)
@@ -405,29 +404,33 @@ class Check(unittest.TestCase):
         done = self.check(lambda cases: None, before=row_of_sharing)
         self.assertIn("not judged: redis, one, contend, one holder at a time: 0 overlaps before", done.stdout)
 
-    def test_how_far_a_curve_goes_is_the_machines(self):
-        def curve(*counts):
-            def make(cases):
-                cases += sizes("requests", {count: count for count in counts})
-                figures.add_ratios(cases)
+    @staticmethod
+    def curve(values):
+        return lambda cases: (cases.extend(sizes("requests", values)), figures.add_ratios(cases))
 
-            return make
+    def test_both_are_judged_by_the_same_rules(self):
+        """Those of now, or each as it was judged if one lacks what they need."""
+        def by_others(run):
+            run["targets"][0].update(what="an old rule")
 
-        few, many = (curve(10, 100), curve(10, 100, 1000))
-        rows = [targets.grown(scale.curves(sizes("requests", dict.fromkeys(counts, 10)))[0]) for counts in ((10, 100, 1000), (10, 100))]
-        self.assertNotEqual(rows[0]["bound"], rows[1]["bound"])
-        ended = [{"what": "one, redis: scale, held in one client: 1000, <mortise>", "why": "it would take 30 s to set up"}]
-        done = self.check(few, before=many, more=rows, not_reached=ended)
+        done = self.check(lambda cases: None, was=by_others)
         self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
-        done = self.check(few, before=many, more=rows)  # it failed
+        done = self.check(lambda cases: None, was=lambda run: (by_others(run), run.pop("floors")))
+        self.assertIn("not judged: redis, one, an old rule", done.stdout)
+
+    def test_how_far_a_curve_goes_is_the_machines(self):
+        few, many = (self.curve({count: count for count in counts}) for counts in ((10, 100), (10, 100, 1000)))
+        ended = [{"what": "one, redis: scale, held in one client: 1000, <mortise>", "why": "it would take 30 s to set up"}]
+        done = self.check(few, before=many, not_reached=ended)
+        self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
+        done = self.check(few, before=many)  # it failed
         self.assertEqual(done.returncode, 1)
         self.assertIn("not measured: scale, one, redis, held in one client: 1000, mortise", done.stdout)
-        rows[1].update(verdict=targets.MISSED, met=False)
-        self.assertIn("missed: redis, one, scale, held", self.check(many, before=few, more=rows).stdout)
+        steep = self.curve({10: 10, 100: 100, 1000: 100000})
+        self.assertIn("missed: redis, one, scale, held", self.check(steep, before=few).stdout)
 
     def test_a_curve_of_one_size_is_told(self):
-        rows = [targets.grown(scale.curves(sizes("requests", dict.fromkeys(counts, 10)))[0]) for counts in ((10, 100), (10,))]
-        done = self.check(lambda cases: None, more=rows)
+        done = self.check(self.curve({10: 10}), before=self.curve({10: 10, 100: 10}))
         self.assertIn("not judged: redis, one, scale, held in one client: all before", done.stdout)
 
     def test_one_value_near_its_bound_is_no_pass(self):
