@@ -171,7 +171,7 @@ def target_cells(row):
 HELD = (
     "The median of the rounds (least to most) decides a ratio to a rival or a floor, and the time to a grant with a witness. Not "
     "decided: the bound lies where the median of more rounds of this run may be (nine of ten times it lies between the ranks of the "
-    "rounds that say so), or fewer than five rounds would meet it. Holders are killed at five fixed parts of the time between two "
+    "rounds that say so), or it is met, but by fewer than five rounds. Holders are killed at five fixed parts of the time between two "
     "renewals: there, it means that some of the five are on either side of the bound, and more of the same kills would not decide it. "
     "The longest wait, and the requests of wait and renew, are one value each, which is not decided within a quarter of its bound. "
     "Shares are those of one round of ten seconds; order, refusals and two holders at once are those of the worst round. Curves and "

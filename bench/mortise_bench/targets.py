@@ -1,7 +1,8 @@
-"""The targets of mortise-bench, and whether a run met them. A ratio, and the time to a grant with a witness, is held to its bound by the
-median of the rounds, and shown with their spread. If the bound lies where the true median may be (figures.sure), the verdict is "not
-decided". The worst of all rounds decides waits, order and exclusion, one long round the shares. A row is {"backend", "place", "what", "bound", "found",
-"verdict", "met", "once"}; met is true or false for MET and MISSED, and None for the other two; once: of one value, not of rounds."""
+"""The targets of mortise-bench, and whether a run met them. A ratio, and the time to a grant with a witness, is held to its
+bound by the median of the rounds, and shown with their spread. If the bound lies where the true median may be
+(figures.sure), the verdict is "not decided". The worst of all rounds decides waits, order and exclusion, one long round
+the shares. A row is {"backend", "place", "what", "bound", "found", "verdict", "met", "once"}; met is true or false for
+MET and MISSED, and None for the other two; once: of one value, not of rounds."""
 
 from .figures import KNOWN, MAIN, beside_rivals, comparable, group_of, main_figure, sure
 
