@@ -12,7 +12,7 @@ SETTLE_S = 0.7
 TTL_MS = 3000
 # The part of the ttl after which a held lock is renewed, if that is not a third, because an interval consists of whole
 # periods. In ZooKeeper, a session of 4 s is kept alive.
-RENEWED_AFTER = {"redis_semaphore": 0.8}
+RENEWED_AFTER = {"redis_semaphore": 0.8, "red_mutex": 0.5}
 BEATS = {"zookeeper": 10, "etcd": 6}  # of Mortise while it holds something, in a session or a lease
 SESSION_PERIOD_S = 4 / 3
 # An interval of several pings: Mortise has its own distance between beats there, 1.03 s, so 9 beats come in the time

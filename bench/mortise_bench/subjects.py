@@ -177,14 +177,6 @@ def curator(where):
     return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can, compile_s=JAVA_S)]
 
 
-def redis_plus_plus(where):
-    """Built where the library was found."""
-    label, command = "redis-plus-plus RedLockMutexVessel", parts.adapter("redis_plus_plus")
-    if not os.access(command, os.X_OK):
-        return []
-    return [Subject("redis_plus_plus", "rival", label, (command,), where, frozenset({"turns", "threads", "contend"}))]
-
-
 def tuned(found, name, label, **environment):
     """The same, looking more often than it does by itself: for a lock that is contended. Nothing, if it is not there."""
     return [
@@ -193,19 +185,32 @@ def tuned(found, name, label, **environment):
     ]
 
 
+VESSEL, RED_MUTEX = "redis-plus-plus RedLockMutexVessel", "redis-plus-plus RedMutex"
+
+
+def redis_plus_plus(where):
+    """Its two classes, by label. RedMutex sleeps before its first try, too, so the other one makes the cycles. Built where the
+    library was found."""
+    command = parts.adapter("redis_plus_plus")
+    if not os.access(command, os.X_OK):
+        return {VESSEL: [], RED_MUTEX: []}
+    vessel = [Subject("redis_plus_plus", "rival", VESSEL, (command,), where, frozenset("turns threads contend".split()))]
+    mutex = Subject("red_mutex", "rival", RED_MUTEX, (command,), where, frozenset("contend hold renew wait".split()),
+                    {"REDIS_PLUS_PLUS_CLASS": "RedMutex"})  # fmt: skip
+    tuned_vessel = tuned(vessel, "redis_plus_plus_tuned", f"{VESSEL}, retry_delay 10 ms", REDIS_PLUS_PLUS_RETRY_MS="10")
+    return {VESSEL: vessel + tuned_vessel, RED_MUTEX: [mutex]}
+
+
 def known_rivals(backend, ports=(), folder=""):
     """By label: the subjects; none, where it is not installed."""
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     if backend == "redis":
         redis_py = python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns threads contend hold wait")
         tuned_redis_py = tuned(redis_py, "redis_py_tuned", "redis-py Lock, sleep=0.01", REDIS_PY_SLEEP="0.01")
-        plus_plus = redis_plus_plus(addresses)
-        tuned_plus_plus = tuned(plus_plus, "redis_plus_plus_tuned", "redis-plus-plus RedLockMutexVessel, retry_delay 10 ms",
-                                REDIS_PLUS_PLUS_RETRY_MS="10")  # fmt: skip
         redlock = "node-redlock, one node"
         return {
             "redis-py Lock": redis_py + tuned_redis_py,
-            "redis-plus-plus RedLockMutexVessel": plus_plus + tuned_plus_plus,
+            **redis_plus_plus(addresses),
             "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, FLYING_RENEWING),
             redlock: node_rival("redlock", "redlock", redlock, addresses, "turns flights contend hold wait"),
         }
@@ -215,6 +220,7 @@ def known_rivals(backend, ports=(), folder=""):
         semaphore, can = "redis-semaphore, Redlock", "turns flights contend hold renew"
         return {
             "node-redlock": redlock + tuned_redlock,
+            **redis_plus_plus(addresses),
             semaphore: node_rival("redis_semaphore", "redis-semaphore", semaphore, addresses, can),
         }
     if backend == "zookeeper":

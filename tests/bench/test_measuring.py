@@ -88,8 +88,8 @@ class Kills(unittest.TestCase):
 
     def period_s(self, name, backend, ttl_s):
         """Between two renewals, as whoever renews has it."""
-        if name == "redis_semaphore":
-            return 0.8 * ttl_s
+        if name in ("redis_semaphore", "red_mutex"):
+            return {"redis_semaphore": 0.8, "red_mutex": 0.5}[name] * ttl_s
         if name != "mortise" or backend == "redis":
             return ttl_s / self.in_source("core/lock/held.c", r"claim->span_ms / (\d+);")  # rivals: the same
         if backend == "zookeeper":
@@ -100,7 +100,8 @@ class Kills(unittest.TestCase):
     def test_all_are_killed_after_the_same_part_of_a_period(self):
         """With what each of them renews after; a pair of kills has nothing in common otherwise."""
         renewing = [("mortise", "driver", "redis"), ("mortise", "driver", "zookeeper"), ("mortise", "driver", "etcd"),
-                    ("redis_semaphore", "rival", "redis"), ("kazoo_lock", "rival", "zookeeper"), ("etcdctl_lock", "rival", "etcd")]
+                    ("redis_semaphore", "rival", "redis"), ("red_mutex", "rival", "redis"),
+                    ("kazoo_lock", "rival", "zookeeper"), ("etcdctl_lock", "rival", "etcd")]
         for ttl_s, (name, kind, backend) in itertools.product((2, 4, 30), renewing):
             ages_s = self.ages_s(SimpleNamespace(name=name, kind=kind, renews=True), backend, ttl_s)
             self.assertGreaterEqual(min(ages_s), failures.SETTLE_S)

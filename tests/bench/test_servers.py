@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """test_servers.py BENCH MORTISE-BENCH - runs it briefly on a Redis server: what is measured once (wait, renew, fail), how it
-grows (scale), and cycle and contend with each rival that is installed. Checks that nothing is left out and that each has its figures; never
-how fast anything was. BENCH is the folder bench/ of the tree."""
+grows (scale), and all but scale with each rival that is installed, also on five servers. Checks that nothing is left out and that each has
+its figures; never how fast anything was. BENCH is the folder bench/ of the tree."""
 
 import json
 import subprocess
@@ -20,16 +20,33 @@ from mortise_bench import parts, run, subjects  # noqa: E402
 parts.programs = Path(PROGRAM).resolve().parent.parent / "bench"  # of the build
 parts.servers = Path(__file__).resolve().parents[1] / "servers.sh"
 
-RIVALS = ("redis-py Lock", "redis-semaphore", "node-redlock, one node", "redis-plus-plus RedLockMutexVessel")
-TUNED = {"redis-py Lock, sleep=0.01": "redis-py Lock",
-         "redis-plus-plus RedLockMutexVessel, retry_delay 10 ms": "redis-plus-plus RedLockMutexVessel"}  # fmt: skip
+VESSEL, RED_MUTEX = "redis-plus-plus RedLockMutexVessel", "redis-plus-plus RedMutex"
+RIVALS = {
+    "redis": {"redis-py Lock", "redis-semaphore", "node-redlock, one node", VESSEL, RED_MUTEX},
+    "redlock": {"node-redlock", "redis-semaphore, Redlock", VESSEL, RED_MUTEX},
+}
+TUNED = {"redis-py Lock, sleep=0.01": "redis-py Lock", "node-redlock, retryDelay: 10": "node-redlock",
+         f"{VESSEL}, retry_delay 10 ms": VESSEL}  # fmt: skip
+# What has figures of rivals that are measured once, besides contend.
+ONCE = {
+    "redis": {
+        ("wait", "5 waiters", "requests"): {"redis-py Lock", "redis-semaphore", "node-redlock, one node", RED_MUTEX},
+        ("renew", "50 held", "requests"): {"redis-semaphore", RED_MUTEX},
+        ("fail", "holder killed", "to_grant"): {"redis-py Lock", "redis-semaphore", "node-redlock, one node", RED_MUTEX},
+    },
+    "redlock": {
+        ("wait", "5 waiters", "requests"): {"node-redlock", RED_MUTEX},
+        ("renew", "50 held", "requests"): {"redis-semaphore, Redlock", RED_MUTEX},
+        ("fail", "holder killed", "to_grant"): {"node-redlock", "redis-semaphore, Redlock", RED_MUTEX},
+    },
+}
 
 
-def measured(*words):
+def measured(*words, backend="redis"):
     """The result, and its cases by (workload, shape, label)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
-        command = [PROGRAM, "--quick", "--backend", "redis", "--place", "free", "--json", path, *words]
+        command = [PROGRAM, "--quick", "--backend", backend, "--place", "free", "--json", path, *words]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         result = json.loads(path.read_text(encoding="utf-8"))
     return result, {(case["workload"], case["shape"], case["label"]): case for case in result["cases"]}
@@ -94,21 +111,40 @@ class Rivals(unittest.TestCase):
     """One that is not installed is told; each that is has its cases."""
 
     def test_each_is_there_or_told(self):
-        result, cases = measured("--workload", "cycle,contend")
-        absent = subjects.absent_rivals("redis")
-        self.assertEqual(set(subjects.known_rivals("redis")), set(RIVALS))
-        self.assertEqual([entry["what"] for entry in result["left_out"]], [f"redis: {label}" for label in absent])
-        self.assertEqual(result["method"]["rivals"], ["redis"])
-        for label in ["mortise", *(label for label in RIVALS if label not in absent)]:
+        for backend, rivals in RIVALS.items():
+            with self.subTest(backend):
+                self.assertEqual(set(subjects.known_rivals(backend)), rivals)
+                self.each_is_there_or_told(backend, rivals)
+
+    def each_is_there_or_told(self, backend, rivals):
+        result, cases = measured("--workload", "cycle,contend", backend=backend)
+        absent = subjects.absent_rivals(backend)
+        self.assertEqual([entry["what"] for entry in result["left_out"]], [f"{backend}: {label}" for label in absent])
+        self.assertEqual(result["method"]["rivals"], [backend])
+        for label in ["mortise", *(rivals - set(absent))]:
             looking_more_often = [more for more, of in TUNED.items() if of == label]
-            for key in [("cycle", "1 caller", label), *(("contend", "2 × 2, empty", one) for one in (label, *looking_more_often))]:
+            keys = [("contend", "2 × 2, empty", one) for one in (label, *looking_more_often)]
+            for key in keys + ([("cycle", "1 caller", label)] if label != RED_MUTEX else []):
                 self.assertIn("rate", cases[key]["figures"], key)
                 self.assertTrue(cases[key]["version"], key)
                 if key[0] == "contend" and label.startswith("redis-plus-plus"):  # it has no limit of time: each turn comes
                     self.assertEqual(cases[key]["figures"]["refused"]["most"], 0, key)
         compared = cases["contend", "2 × 2, empty", "mortise"]["of_rival"].get("rate")
         if compared:  # none, if no rival had a turn in so short a time
-            self.assertLessEqual(set(RIVALS) - set(absent), set(compared["among"]))
+            self.assertLessEqual(rivals - set(absent), set(compared["among"]))
+
+    def test_what_is_measured_once(self):
+        """Of each that can do it; those that renew do so at least once in the interval."""
+        for backend, wanted in ONCE.items():
+            with self.subTest(backend):
+                _, cases = measured("--workload", "wait,renew,fail", backend=backend)
+                absent = set(subjects.absent_rivals(backend))
+                for (workload, shape, figure), labels in wanted.items():
+                    found = {label for (of, in_shape, label), case in cases.items()
+                             if (of, in_shape) == (workload, shape) and case["kind"] == "rival"}  # fmt: skip
+                    self.assertEqual(found, labels - absent)
+                    for label in found:
+                        self.assertGreater(cases[workload, shape, label]["figures"][figure]["least"], 0, (shape, label))
 
 
 unittest.main(verbosity=2)
