@@ -22,6 +22,7 @@
 #include <sw/redis++/patterns/redlock.h>
 #include <sw/redis++/redis++.h>
 #include <sw/redis++/version.h>
+#include <unistd.h>
 
 extern "C" {
 #include "../common.h"
@@ -56,6 +57,8 @@ const char *open_servers(const char *where)
         ports.push_back(std::stoi(address.substr(address.rfind(':') + 1)));
     if (const char *ms = std::getenv("REDIS_PLUS_PLUS_RETRY_MS"))
         retry_delay = std::chrono::milliseconds(std::stoi(ms));
+    // The Vessel draws its pauses by rand(), and would draw the same in each process.
+    srand(static_cast<unsigned>(getpid()));
     return version.c_str();
 }
 
