@@ -15,6 +15,8 @@
 #define CHECKS_MAX 16
 #define QUICK_ROUNDS 2
 #define QUICK_PART 0.1 /* of a measurement's usual time */
+#define LEAST_ROUNDS 5 /* that can show that a target is met */
+#define APART 1.25     /* times its target: what is one value is nowhere as sure as that */
 
 struct bench_options bench = {.rounds = 7, .cpu = BENCH_ANY_CPU};
 struct report report;
@@ -148,6 +150,12 @@ void bench_add(struct bench_series *series, double value)
         series->values[series->count++] = value;
 }
 
+void bench_add_only(struct bench_series *series, double value, enum bench_sort sort)
+{
+    series->sort = sort;
+    bench_add(series, value);
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -223,13 +231,17 @@ void bench_proof(const char *key, const char *label, bool holds)
 static enum report_verdict verdict(const struct report_check *check)
 {
     const struct report_figure *figure = &check->figure;
-    bool at_most = check->bound == BENCH_AT_MOST;
-    if (check->bound == BENCH_TOLD ||
-        (at_most ? figure->high <= check->target : figure->low >= check->target))
+    bool never = check->bound == BENCH_NEVER_ABOVE, at_least = check->bound == BENCH_AT_LEAST;
+    bool few = check->series->sort == BENCH_OF_ROUNDS && check->count < LEAST_ROUNDS;
+    double apart = never || check->series->sort == BENCH_ONCE ? APART : 1;
+    double low = (never ? figure->most : figure->low) / apart;
+    double high = (never ? figure->most : figure->high) * apart;
+    if (check->bound == BENCH_TOLD)
         return REPORT_MET;
-    return (at_most ? figure->low > check->target : figure->high < check->target)
-               ? REPORT_MISSED
-               : REPORT_NOT_DECIDED;
+    if (at_least ? low >= check->target : high <= check->target)
+        return few ? REPORT_NOT_DECIDED : REPORT_MET;
+    return (at_least ? high < check->target : low > check->target) ? REPORT_MISSED
+                                                                   : REPORT_NOT_DECIDED;
 }
 
 static void settle_check(struct report_check *check)
@@ -244,6 +256,7 @@ static void settle_check(struct report_check *check)
     for (size_t i = 0; i < count; i++)
         values[i] = over == NULL ? series->values[i] : series->values[i] / over->values[i];
     check->figure = report_figure(values, count);
+    check->count = count;
     check->measured = count > 0;
     check->verdict = verdict(check);
 }

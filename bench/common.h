@@ -43,23 +43,31 @@ void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
+/* What a series has: a value of each round; the value of one measurement; or a number of requests or the like, which
+ * does not depend on how fast anything was. */
+enum bench_sort { BENCH_OF_ROUNDS, BENCH_ONCE, BENCH_COUNT };
+
 struct bench_series {
     const char *key, *label, *unit;
     double values[BENCH_ROUNDS_MAX];
     size_t count;
+    enum bench_sort sort;
 };
 
 /* Static text; the series lives as long as the program. */
 struct bench_series *bench_new_series(const char *key, const char *label, const char *unit);
 void bench_add(struct bench_series *series, double value);
+/* Its only value. sort: BENCH_ONCE or BENCH_COUNT. */
+void bench_add_only(struct bench_series *series, double value, enum bench_sort sort);
 double bench_median(const struct bench_series *series);
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* BENCH_TOLD: there is no target, the ratio is for the reader. */
-enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST, BENCH_TOLD };
+/* BENCH_NEVER_ABOVE: not even in the worst round. BENCH_TOLD: there is no target, the ratio is for the reader. */
+enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST, BENCH_NEVER_ABOVE, BENCH_TOLD };
 
-/* `over` NULL: the series itself is compared with the target. bench_end() does the comparison. */
+/* `over` NULL: the series itself is compared with the target. bench_end() does the comparison. Fewer than five rounds
+ * never show that a target is met. What was measured once, or is of the worst round, is not decided within a quarter of its target. */
 void bench_check(const char *key, const char *label, const struct bench_series *series,
                  const struct bench_series *over, enum bench_bound bound, double target);
 /* A property that holds or not. */

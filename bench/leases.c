@@ -112,8 +112,8 @@ static mortise_lease **measure_memory(mortise_client *client, struct memory memo
     double heap = heap_bytes(), resident = resident_bytes();
     mortise_lease **leases = acquire_all(client);
     double count = (double)lease_count, list = count * sizeof(leases[0]); /* is the program's own */
-    bench_add(memory.heap, (heap_bytes() - heap - list) / count);
-    bench_add(memory.resident, (resident_bytes() - resident - list) / count);
+    bench_add_only(memory.heap, (heap_bytes() - heap - list) / count, BENCH_ONCE);
+    bench_add_only(memory.resident, (resident_bytes() - resident - list) / count, BENCH_ONCE);
     return leases;
 }
 

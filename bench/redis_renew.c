@@ -165,7 +165,7 @@ static void measure(const struct redis_server *server, mortise_client *client, s
 {
     static mortise_lease *leases[LOCKS];
     double idle = idle_ms(&bare->server);
-    bench_add(figures->idle, idle);
+    bench_add_only(figures->idle, idle, BENCH_ONCE);
     acquire_all(client, leases);
     pass_periods(bare, 2); /* until their renewals have become regular */
     for (int i = 0; i < bench.rounds; i++)

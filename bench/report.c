@@ -16,13 +16,21 @@ static const char *figure_text(double value, char *text, size_t size)
     return text;
 }
 
-static void print_row(const char *label, struct report_figure figure, const char *unit)
+/* One value has no spread. */
+static void print_row(const char *label, struct report_figure figure, bool once, const char *unit)
 {
-    char median[32], least[32], most[32];
-    printf("  %-52s %10s %10s %10s  %s\n", label,
-           figure_text(figure.median, median, sizeof(median)),
-           figure_text(figure.least, least, sizeof(least)),
-           figure_text(figure.most, most, sizeof(most)), unit);
+    char median[32], least[32] = "once", most[32] = "";
+    figure_text(figure.median, median, sizeof(median));
+    if (!once) {
+        figure_text(figure.least, least, sizeof(least));
+        figure_text(figure.most, most, sizeof(most));
+    }
+    printf("  %-52s %10s %10s %10s  %s\n", label, median, least, most, unit);
+}
+
+static bool is_once(const struct bench_series *series)
+{
+    return series->sort != BENCH_OF_ROUNDS;
 }
 
 static const char *verdict_text(enum report_verdict verdict)
@@ -30,6 +38,14 @@ static const char *verdict_text(enum report_verdict verdict)
     static const char *const texts[] = {
         [REPORT_MET] = "met", [REPORT_MISSED] = "missed", [REPORT_NOT_DECIDED] = "not decided"};
     return texts[verdict];
+}
+
+static const char *bound_text(enum bench_bound bound)
+{
+    static const char *const texts[] = {[BENCH_AT_MOST] = "at most",
+                                        [BENCH_AT_LEAST] = "at least",
+                                        [BENCH_NEVER_ABOVE] = "never above"};
+    return texts[bound];
 }
 
 static void print_check(const struct report_check *check)
@@ -41,14 +57,13 @@ static void print_check(const struct report_check *check)
         return;
     }
     if (check->bound == BENCH_TOLD) {
-        print_row(check->label, check->figure, "");
+        print_row(check->label, check->figure, is_once(check->series), "");
         return;
     }
-    snprintf(target, sizeof(target), "(at %s %g%s%s) %s",
-             check->bound == BENCH_AT_MOST ? "most" : "least", check->target,
+    snprintf(target, sizeof(target), "(%s %g%s%s) %s", bound_text(check->bound), check->target,
              check->over == NULL ? " " : "", check->over == NULL ? check->series->unit : "",
              verdict_text(check->verdict));
-    print_row(check->label, check->figure, target);
+    print_row(check->label, check->figure, is_once(check->series), target);
 }
 
 void report_print(const struct report *report)
@@ -58,7 +73,8 @@ void report_print(const struct report *report)
     for (size_t i = 0; i < report->series_count; i++) {
         const struct bench_series *series = &report->series[i];
         if (series->count > 0)
-            print_row(series->label, report_figure(series->values, series->count), series->unit);
+            print_row(series->label, report_figure(series->values, series->count), is_once(series),
+                      series->unit);
     }
     for (size_t i = 0; i < report->check_count; i++)
         if (report->checks[i].measured)
@@ -129,10 +145,10 @@ static void write_head(FILE *file, const struct report *report)
             bench.seconds, bench.cpu, bench.quick ? "true" : "false");
 }
 
-static void write_figure(FILE *file, struct report_figure figure)
+static void write_figure(FILE *file, struct report_figure figure, bool once)
 {
-    fprintf(file, "\"median\": %.6g, \"least\": %.6g, \"most\": %.6g", figure.median, figure.least,
-            figure.most);
+    fprintf(file, "\"median\": %.6g, \"least\": %.6g, \"most\": %.6g, \"once\": %s", figure.median,
+            figure.least, figure.most, once ? "true" : "false");
 }
 
 static void write_series(FILE *file, const struct bench_series *series)
@@ -144,7 +160,7 @@ static void write_series(FILE *file, const struct bench_series *series)
     fprintf(file, ", ");
     write_text(file, "unit", series->unit);
     fprintf(file, ", ");
-    write_figure(file, report_figure(series->values, series->count));
+    write_figure(file, report_figure(series->values, series->count), is_once(series));
     fputc('}', file);
 }
 
@@ -158,11 +174,11 @@ static void write_check(FILE *file, const struct report_check *check)
         fprintf(file, ", ");
         write_text(file, "unit", check->over == NULL ? check->series->unit : "");
         fprintf(file, ", ");
-        write_figure(file, check->figure);
+        write_figure(file, check->figure, is_once(check->series));
     }
     if (check->series != NULL && check->bound != BENCH_TOLD)
-        fprintf(file, ", \"bound\": \"at %s\", \"target\": %g",
-                check->bound == BENCH_AT_MOST ? "most" : "least", check->target);
+        fprintf(file, ", \"bound\": \"%s\", \"target\": %g", bound_text(check->bound),
+                check->target);
     fprintf(file, ", ");
     write_text(file, "verdict", verdict_text(check->verdict));
     fputc('}', file);

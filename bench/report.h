@@ -9,7 +9,7 @@ struct report_figure {
     double low, high; /* the median of more rounds lies between these in nine cases of ten */
 };
 
-/* Not decided: the target lies between low and high. */
+/* Not decided: the target lies between low and high, or there are too few rounds. */
 enum report_verdict { REPORT_MET, REPORT_MISSED, REPORT_NOT_DECIDED };
 
 struct report_check {
@@ -17,6 +17,7 @@ struct report_check {
     const struct bench_series *series, *over; /* NULL: a proof */
     enum bench_bound bound;
     double target;
+    size_t count;  /* values */
     bool measured; /* otherwise there is nothing to report */
     struct report_figure figure;
     enum report_verdict verdict;

@@ -61,5 +61,9 @@ def program():
             {"check": "a", "label": "cycle / bare", "unit": "", **spread, "bound": "at most", "target": 1.1, "verdict": "not decided"},
             {"check": "b", "label": "told", "unit": "", "median": 0.5, "least": 0.4, "most": 0.6, "verdict": "met"},
             {"check": "c", "label": "no system call", "verdict": "met"},
+            {"check": "d", "label": "bytes", "unit": "bytes", "median": 7, "least": 7, "most": 7, "once": True, "bound": "at most",
+             "target": 9, "verdict": "met"},
+            {"check": "e", "label": "longest", "unit": "ms", "median": 2, "least": 1, "most": 8, "once": False, "bound": "never above",
+             "target": 50, "verdict": "met"},
         ],
     }  # fmt: skip

@@ -209,9 +209,13 @@ class Page(unittest.TestCase):
         self.assertIn("| **cycle / bare** | 1.20 | 1.00 to 1.30 | at most 1.1 | **not decided** |", text)
         self.assertIn("| told | 0.500 | 0.400 to 0.600 |  |  |", text)
         self.assertIn("| **no system call** |  |  | must hold | met |", text)
+        self.assertIn("| **bytes** | 7.00 bytes | once | at most 9 bytes | met |", text)
         rows = list(floors.target_rows(told["floors"]))
-        self.assertEqual([(row["backend"], row["what"], row["met"]) for row in rows],
-                         [("bench/redis", "cycle / bare", None), ("bench/redis", "no system call", True)])  # fmt: skip
+        self.assertEqual([(row["backend"], row["what"], row["found"], row["met"], row["once"]) for row in rows],
+                         [("bench/redis", "cycle / bare", "1.20 (1.00 to 1.30)", None, False),
+                          ("bench/redis", "no system call", "it holds", True, False),
+                          ("bench/redis", "bytes", "7.00 bytes (once)", True, True),
+                          ("bench/redis", "longest", "2.00 ms (1.00 to 8.00)", True, True)])  # fmt: skip
 
     def test_a_page_without_marks_is_refused(self):
         done, after = self.write(False, "nothing\n")
