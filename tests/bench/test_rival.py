@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """test_rival.py RIVALS DIGEST - the adapter of rivals in Python, on fakes: a lock that grants everybody is noticed, even
-if nothing is done while it is held; a caller that gives up is recorded. And which Curator that in Java is. RIVALS is the folder
-bench/rivals of the tree."""
+if nothing is done while it is held; a caller that gives up is recorded. How long node-redlock tries, and which Curator that in Java is.
+RIVALS is the folder bench/rivals of the tree."""
 
 import json
+import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -80,6 +82,49 @@ class Rival(unittest.TestCase):
         found = self.turns(GrantsNobody())
         self.assertEqual((found["count"], found["refused"]), (0, HOLDERS))
         self.assertGreater(found["longest_wait_ns"], 0)
+
+
+FAKES = {
+    "ioredis": "module.exports = class {};",
+    # Tells the shortest time that so many tries take, and fails as if they were over.
+    "redlock": """
+      module.exports = class {
+        constructor(_, { retryDelay, retryJitter }) { this.least = retryDelay - retryJitter; }
+        on() {}
+        async lockWithOptions(_name, _ttl, { retryCount }) {
+          console.error(retryCount * this.least);
+          throw new module.exports.LockError();
+        }
+      };
+      module.exports.LockError = class extends Error {};""",
+}
+
+
+@unittest.skipUnless(shutil.which("node"), "there is no node")
+class NodeRedlock(unittest.TestCase):
+    def tried(self, **environment):
+        """For how long it tries at least, and for how long it ought to, in milliseconds."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in FAKES.items():
+                module = Path(folder) / name
+                module.mkdir()
+                (module / "index.js").write_text(text)
+                (module / "package.json").write_text('{"version": "1"}')
+            out, begin = Path(folder) / "turns", time.monotonic_ns()
+            end = begin + 4 * 10**9
+            order = f"turns name=n own=0 threads=1 from_ns={begin} to_ns={end} patience_ms=300 out={out}\nquit\n"
+            done = subprocess.run(
+                ["node", RIVALS / "redlock.js", "127.0.0.1:1"], input=order, env={**os.environ, "NODE_PATH": folder, **environment},
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            ((asked, granted, _, _),) = struct.iter_unpack("=4q", out.read_bytes())
+            self.assertEqual(granted, 0)
+            return float(done.stderr), (end - asked) / 1e6 + 300
+
+    def test_it_does_not_give_up_before_its_time(self):
+        for environment in ({}, {"REDLOCK_RETRY_MS": "10"}):
+            least_ms, wanted_ms = self.tried(**environment)
+            self.assertGreaterEqual(least_ms, wanted_ms)
 
 
 @unittest.skipUnless(shutil.which("javac") and (JARS / "curator-recipes.jar").is_file(), "Curator is not installed")
