@@ -9,8 +9,8 @@ tasks         1,000 asyncio tasks on 1,000 names, from one loop: at least three 
 waiting       100 tasks that wait cost the server nothing between two ttls
 import        takes less than 60 ms
 
-The two take turns in short rounds, and the median of the rounds' ratios counts, so that a busy machine slows both down. Starts
-its own Redis server. Exit code 1: a verdict is "missed"."""
+The two take turns in short rounds, and the median of the rounds' ratios counts, so that a busy machine slows both down. A time is
+the median of the rounds, too. Starts its own Redis server. Exit code 1: a verdict is "missed"."""
 import asyncio
 import os
 import pathlib
@@ -65,7 +65,7 @@ def compare_cycles(port):
         seconds.append(mine / CYCLES)
         ratios.append(timed(cycles_redis, theirs) / mine)
     ours.close()
-    print(min(seconds), statistics.median(ratios))
+    print(statistics.median(seconds), statistics.median(ratios))
 
 
 def compare_tasks(port):
@@ -87,7 +87,7 @@ def compare_tasks(port):
                 ratios.append((end - middle) / (middle - begin))
         await theirs.close()
         await ours.aclose()
-        print(min(seconds), statistics.median(ratios))
+        print(statistics.median(seconds), statistics.median(ratios))
 
     asyncio.run(main())
 
