@@ -1,4 +1,4 @@
-/* floor_local.c - floors without a server, as an adapter (adapter.h): the two statements of the SQLite driver alone
+/* floor_local.c - floors without a server, as an adapter (adapter.h): the two transactions of the SQLite driver alone
  * (../floor.h) for a cycle; flock(2) on a file for a name that all want; the clock for a look at a lease. The address
  * is a folder. */
 #include "../common.h"
