@@ -123,37 +123,64 @@ packages_apt_get() {
         apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-# packages_install LIST: installs what is missing of it, and says so. Fails where it cannot.
+# packages_have_lists: whether apt has lists of its sources. Without them it knows only what is installed.
+packages_have_lists() {
+    LC_ALL=C apt-cache policy 2>/dev/null | grep -q ' Packages$'
+}
+
+# packages_choose: of what is missing, sets $packages_wanted, and $packages_unknown: the optional ones that apt does not know.
+packages_choose() {
+    packages_wanted=$packages_needed packages_unknown=''
+    for package in $packages_optional; do
+        if packages_have_candidates "$package" || ! packages_have_lists; then
+            packages_wanted="$packages_wanted$package "
+        else
+            packages_unknown="$packages_unknown$package "
+        fi
+    done
+}
+
+# packages_install LIST [OPTIONAL]: installs what is missing of both, and says so. Fails if it cannot. A package of OPTIONAL
+# that apt does not know is left out: Ubuntu, for example, has chromium only as a snap.
 packages_install() {
-    missing=$(packages_missing "$1")
-    [ -n "$missing" ] || return 0
-    by_hand="apt-get install --no-install-recommends $missing"
+    packages_needed=$(packages_missing "$1")
+    packages_optional=$(packages_missing "${2:-}")
+    packages_choose
+    [ -z "$packages_wanted" ] || packages_install_wanted || return 1
+    [ -z "$packages_unknown" ] ||
+        echo "apt has no such packages here, so tests that need them are left out: $packages_unknown"
+}
+
+packages_install_wanted() {
     if ! command -v apt-get >/dev/null 2>&1; then
-        echo "Missing, and there is no apt-get here. On Debian they are called: $missing" >&2
+        echo "Missing, and there is no apt-get here. On Debian they are called: $packages_wanted" >&2
         return 1
     fi
     if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
-        echo "Missing, and there is no sudo here. As root: $by_hand" >&2
+        echo "Missing, and there is no sudo here. As root: apt-get install --no-install-recommends $packages_wanted" >&2
         return 1
     fi
 
-    echo "Installing with apt-get: $missing"
+    echo "Installing with apt-get: $packages_wanted"
     packages_log=$(mktemp "${TMPDIR:-/tmp}/mortise-apt.XXXXXX")
-    # shellcheck disable=SC2086 # the list is words
-    if packages_install_now $missing >"$packages_log" 2>&1; then
+    if packages_install_now >"$packages_log" 2>&1; then
         rm -f -- "$packages_log"
         return 0
     fi
     tail -n 20 "$packages_log" >&2
     rm -f -- "$packages_log"
-    echo "That failed. By hand: $by_hand" >&2
+    echo "That failed. By hand: apt-get install --no-install-recommends $packages_wanted" >&2
     return 1
 }
 
-# Lists that are missing or out of date are fetched, once.
+# Lists that are missing or out of date are fetched, once. The new ones may know other packages.
 packages_install_now() {
-    if packages_have_candidates "$@" && packages_apt_get install --no-install-recommends "$@"; then
+    # shellcheck disable=SC2086 # words
+    if packages_have_candidates $packages_wanted && packages_apt_get install --no-install-recommends $packages_wanted; then
         return 0
     fi
-    packages_apt_get update && packages_apt_get install --no-install-recommends "$@"
+    packages_apt_get update || return 1
+    packages_choose
+    # shellcheck disable=SC2086 # words
+    [ -z "$packages_wanted" ] || packages_apt_get install --no-install-recommends $packages_wanted
 }

@@ -158,7 +158,11 @@ if setarch "$(uname -m)" -R true 2>/dev/null; then
 fi
 
 [ "${MORTISE_NIGHTLY:-0}" = 1 ] || packages_at_night=''
-packages_install "$packages_to_build$packages_to_test$packages_at_night" || exit 1
+if [ "$require_all" = ON ]; then
+    packages_install "$packages_to_build$packages_to_test$packages_at_night" || exit 1
+else
+    packages_install "$packages_to_build" "$packages_to_test$packages_at_night" || exit 1
+fi
 # A version manager puts a shell script in the place of python3, which takes longer to start than most of our scripts run.
 if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [ -x "$python" ]; then
     PATH=$(dirname -- "$python"):$PATH
