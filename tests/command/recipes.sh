@@ -56,6 +56,11 @@ echo >&"$GO"
 same_code "the first one ends with 0" 0 $one
 same "silently" "" "$(cat "$DIR/one")"
 same "the job was done once" 1 "$(wc -l <"$DIR/home/nightly.log")"
+same "a last try that met a holder: nothing to mail either" "" \
+    "$(sh -c "echo 'mortise: \"nightly\" was held by another; gave up after 5 s' $filter")"
+same "the filter keeps the line of a job that locks the same name" 1 "$(
+    line="${line%% -- *} -- mortise run -E 0 nightly -- true"
+    as_cron "" "$filter" | grep -c 'would wait for itself')"
 
 what "the crontab line while the server does not answer"
 servers() {
