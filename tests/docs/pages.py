@@ -2,7 +2,8 @@
 """pages.py - the man pages agree with the programs: a synopsis has exactly the options of its command; the pages have the
 command's exit codes, those of tools/exit_code.h, and the environment variables that Mortise reads; also the keys and
 defaults of the conformance suite, and the options of mortise-bench. Needs the build. And each driver has a page docs/NAME.md
-with the same headings in the same order, answers to the same questions, and the keys and defaults of docs/configuration.md."""
+with the same headings in the same order, answers to the same questions, and the keys and defaults of docs/configuration.md. And
+each command with ctest in a page says which build it runs."""
 import glob
 import os
 import re
@@ -186,6 +187,17 @@ def check_backends():
             problems.append(f"docs/{driver}.md is missing")
 
 
+def check_ctest():
+    """From the top of the tree, where the pages begin, ctest without --test-dir finds no test and exits with 0."""
+    pages = ["CONTRIBUTING.md", *glob.glob("docs/**/*.md", root_dir=root, recursive=True)]
+    commands = [(name, *found) for name in pages for found in re.findall(r"\bctest\s+(-[^\s`]+)(\s.*)", read(name))]
+    for name, option, rest in commands:
+        if option != "--test-dir":
+            problems.append(f"{name}: ctest {option}{rest[:40].rstrip()}: --test-dir is missing")
+    if len(commands) < 10:
+        problems.append(f"only {len(commands)} commands with ctest were found in the pages")
+
+
 commands = sorted(set(re.findall(r"(?m)^  mortise (\w+)", help_of("mortise"))))
 if len(commands) < 9:
     problems.append(f"`mortise --help` names only {commands}")
@@ -197,6 +209,7 @@ check_environment()
 check_conformance()
 check_bench()
 check_backends()
+check_ctest()
 for problem in problems:
     print("pages:", problem, file=sys.stderr)
 sys.exit(1 if problems else 0)
