@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh [--fast] [--sanitize] [--nightly] [CTEST-OPTION…] - the whole test with one command: installs what testing
-# needs, builds, and runs every test. docs/testing.md describes the families of tests and how to read a failure.
+# needs, builds, and runs every test that is not nightly. docs/testing.md describes the families of tests, and how to read
+# a failure.
 #
 #   --fast       only the most useful tests, for after an edit: at most about three minutes after the build
 #   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer; what goes the same
@@ -18,7 +19,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/cmake/build.sh"
 
 usage() {
-    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    sed -n '2,16s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
