@@ -268,6 +268,9 @@ complete_words() { # WORDS…: what is offered for the last one
 same "commands" "schema serve status" "$(complete_words mortise s)"
 yes "options of run" [ "$(complete_words "$BIN" run --on)" = "--on-loss" ]
 same "values" "kill warn" "$(complete_words "$BIN" run --on-loss '')"
+for option in -w --wait --timeout; do
+    same "times behind $option" "10s 1m forever" "$(complete_words "$BIN" run $option '')"
+done
 hold "${N}complete-me"
 same "names that are held" "${N}complete-me" "$(complete_words "$BIN" status "${N}comp")"
 same "the token of a lock that is named" "$(json "${N}complete-me" token)" \

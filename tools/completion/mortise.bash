@@ -75,7 +75,7 @@ _mortise_offer() {
             fi
             return
             ;;
-        -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
+        -C | --config | -w | --wait | --timeout | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
             --token | --interval | --section | --permits | --socket | --listen | --token-file) i=$((i + 1)) ;;
         -*) ;;
         *) if [ -z "$command" ]; then command=${line[i]}; else names=$((names + 1)); fi ;;
@@ -91,7 +91,7 @@ _mortise_offer() {
         mapfile -t COMPREPLY < <(compgen -W 'kill warn' -- "$word")
         return
         ;;
-    -w | --wait)
+    -w | --wait | --timeout)
         mapfile -t COMPREPLY < <(compgen -W '10s 1m forever' -- "$word")
         return
         ;;
