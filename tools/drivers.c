@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char help[] =
-    "Usage: mortise drivers [--json] [NAME] [--options]\n"
+    "Usage: mortise drivers [--json] [NAME [--options]]\n"
     "Shows the installed modules: kind, version, capabilities and file. With NAME, shows only\n"
     "that module; \"mortise\" is the core.\n"
     "\n"
