@@ -161,9 +161,9 @@ mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencin
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
 # All pages, except those for work on Mortise itself, and those of other packages.
 file(GLOB pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/docs/*.md")
-list(REMOVE_ITEM pages README.md architecture.md benchmarking.md changing.md cxx.md driver-guide.md performance.md plugins.md
-     replay.md review.md testing.md threading.md)
-mortise_package_documents(command mortise PAGES ../README.md ${pages})
+list(REMOVE_ITEM pages README.md architecture.md benchmarking.md changing.md cxx.md driver-guide.md plugins.md replay.md review.md
+     testing.md threading.md)
+mortise_package_documents(command mortise PAGES ../README.md ../CHANGELOG.md ../SECURITY.md ${pages})
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md operating.md EXAMPLES grafana-dashboard.json prometheus-rules.yml)
 if(TARGET mortise-serve)
     mortise_package_documents(serve mortise-serve PAGES operating.md)

@@ -119,6 +119,11 @@ for deb in "$work"/debs/*.deb; do
     *-dev) ;; # an example is no program of the package's
     *) [ ! -s "$work/scripts" ] || grep -q -x python3 "$work/declared" || fail "$name has a script, and does not depend on python3" ;;
     esac
+    # pages that send the reader to others
+    pages=$work/files/usr/share/doc/$name
+    for pair in performance-tables.md:performance.md upgrading.md:CHANGELOG.md; do
+        [ ! -e "$pages/${pair%:*}" ] || [ -e "$pages/${pair#*:}" ] || fail "$name has ${pair%:*}, and not ${pair#*:}"
+    done
     # several architectures side by side: what is of one lies in its folder
     find "$work/files/usr/lib" -maxdepth 1 -mindepth 1 ! -name "$triplet" >"$log" 2>&1 || :
     case $(dpkg-deb -f "$deb" Multi-Arch) in
