@@ -4,8 +4,10 @@ semicolons: TEST, a test of ctest (`TEST…`: those whose names begin so); TEST:
 parts of them; FOLDER: NAME, likewise in all of tests/FOLDER; or "not tested", with the reason. In the table of faults by
 driver every cell contains such a reference, or "not tested", or is one of a few texts that say that there is nothing to
 test; "the same" needs a reference in the cell before it. Elsewhere everything that looks like a test must be one, with a
-name in it after the colon. The names of ctest are checked only if the build is complete."""
+name in it after the colon. The paragraph that begins with NIGHTLY names the tests that run only at night: all that the page
+names, and no other. The names of ctest are checked only if the build is complete."""
 import glob
+import json
 import os
 import re
 import subprocess
@@ -16,7 +18,8 @@ NOT_TESTS = r"\.(?:c|h|md|py|sh|pml|conf)$"
 REFERENCE = r"[a-z]+\.[a-z][a-z0-9_-]*…?"
 NOTHING_TO_TEST = ("no connection", "no server", "no replica", "no ensemble", "one clock", "it has none")
 DRIVERS = "| fault | sqlite | postgres | mysql | redis | redlock | zookeeper | etcd |"
-problems, seen = [], []
+NIGHTLY = "These tests run only at night"
+problems, seen, used, at_night = [], [], set(), set()
 
 
 def is_complete():
@@ -27,42 +30,70 @@ def is_complete():
                 for name in ("unit.", "torture.", "interop.redis_py", "plugins.metrics_processes")))
 
 
-def ctest_names():
-    told = subprocess.run(["ctest", "--test-dir", build, "-N"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return set(re.findall(r"(?m)^ *Test +#\d+: (\S+)", told))
+def ctest_labels():
+    """Those of each test."""
+    told = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], stdout=subprocess.PIPE, text=True, check=True)
+    return {test["name"]: {label for item in test.get("properties", []) if item["name"] == "LABELS" for label in item["value"]}
+            for test in json.loads(told.stdout)["tests"]}
 
 
-def names_in(paths):
-    """What CUnit calls the tests in these files."""
-    found = set()
-    for path in paths:
+def read(pattern):
+    text = ""
+    for path in glob.glob(f"{root}/{pattern}"):
         with open(path, encoding="utf-8") as file:
-            text = file.read()
-        for literals in re.findall(r'(?:\{|CU_add_test\(\w+,)\s*((?:"(?:[^"\\]|\\.)*"\s*)+),\s*\w+', text):
-            found.add("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"'))
+            text += file.read()
+    return text
+
+
+def names_in(text):
+    """What CUnit calls the tests there."""
+    found = set()
+    for literals in re.findall(r'(?:\{|CU_add_test\(\w+,)\s*((?:"(?:[^"\\]|\\.)*"\s*)+),\s*\w+', text):
+        found.add("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"'))
     return found
 
 
 def names_of(suite):
-    """`redis.lost` has those of tests/redis/test_lost.c; where no file is called so, those of the folder."""
+    """`redis.lost` has those of tests/redis/test_lost.c. `etcd.cuts` has those of the tables that tests/etcd/main.c names for
+    the set "cuts". `python.suite` has the functions of pytest. Any other suite has those of its folder."""
     folder, _, name = suite.partition(".")
-    one = f"{root}/tests/{folder}/test_{name}.c"
-    return names_in([one] if name and os.path.exists(one) else glob.glob(f"{root}/tests/{folder}/*.c"))
+    if folder == "python":
+        return set(re.findall(r"(?m)^def (test_\w+)\(", read("bindings/python/tests/test_*.py")))
+    text = read(f"tests/{folder}/test_{name}.c") or read(f"tests/{folder}/*.c")
+    one_set = re.search(rf'\{{"{name}",[^{{}}]*\{{([\w, ]+)\}}\}}', text)
+    if one_set:
+        tables = one_set.group(1).replace(", ", "|")
+        text = "".join(re.findall(rf"(?ms)^const CU_TestInfo (?:{tables})\[\] = .*?^\}};", text))
+    return names_in(text)
+
+
+def tests_of(name):
+    return {test for test in tests if test == name or (name.endswith("…") and test.startswith(name[:-1]))}
 
 
 def check_test(name, where):
-    if not strict:
-        return
-    known = name in tests if not name.endswith("…") else any(test.startswith(name[:-1]) for test in tests)
-    if not known:
+    used.add(name)
+    if strict and not tests_of(name):
         problems.append(f"{where}: there is no test {name}")
+
+
+def check_nights():
+    """A name with "…" is nightly if all of its tests are."""
+    nightly = {test for test, labels in tests.items() if "nightly" in labels}
+    told = {test for name in at_night for test in tests_of(name)}
+    for test in sorted(told - nightly):
+        problems.append(f"promises.md: {test} does not run only at night")
+    for name in sorted(used):
+        if tests_of(name) <= nightly and tests_of(name) - told:
+            problems.append(f"promises.md: {name} runs only at night, and the page does not say so")
 
 
 def check_names(suite, text, where):
     known = names_of(suite)
     for name in [text] if any(text in whole for whole in known) else text.split(", "):
         name = name.strip()
-        if len(name) < 4 or not any(name in whole for whole in known):
+        whole_name = name in known if name.startswith("test_") else any(name in whole for whole in known)
+        if len(name) < 4 or not whole_name:
             problems.append(f"{where}: {suite} has no test \"{name}\"")
 
 
@@ -139,10 +170,13 @@ def check_drivers(line, where):
 
 
 def main():
-    is_shown = is_of_drivers = False
+    is_shown = is_of_drivers = is_of_nights = False
     with open(f"{root}/docs/promises.md", encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             where = f"promises.md:{number}"
+            is_of_nights = line.startswith(NIGHTLY) or (is_of_nights and line.strip() != "")
+            if is_of_nights:
+                at_night.update(re.findall(rf"(?<![\w./-]){REFERENCE}", line))
             if not line.startswith("|"):
                 is_shown = is_of_drivers = False
                 check_prose(line, where)
@@ -163,9 +197,11 @@ def main():
         problems.append(f"promises.md: {len(seen)} tables of drivers and faults")
 
 
-tests = ctest_names()
+tests = ctest_labels()
 strict = is_complete() or os.environ.get("MORTISE_REQUIRE_ALL") == "1"
 main()
+if strict:
+    check_nights()
 for problem in problems:
     print(problem, file=sys.stderr)
 sys.exit(1 if problems else 0)
