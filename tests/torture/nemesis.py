@@ -12,6 +12,8 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     clock=N             how fast the server's clock runs: 1.5 (with libfaketime, so not with ZooKeeper)
     left=KIND           the hooks that report what was left in the server; list: only the driver's list
     faults=WORD,WORD…   the kinds of faults (see plan.py); a word given twice is twice as frequent; none
+    each=WORD,WORD…     kinds of faults that the plan of a fresh seed has (of a group also majority-down, minority-down). Fixed
+                        seeds are chosen so, too: test_parts.py
     seconds=N           how long there are faults, rate=N of them a second, each for up to `longest` times the ttl (2.5);
                         the `first` comes after 0.2 seconds
     calm=N              for how many seconds the run goes on without faults (2, at night 4), with the ttl calm_ttl=MS
@@ -53,10 +55,11 @@ import sys
 
 from arena import Failure, Finding, can_enclose, tell
 from campaign import Run
-from plan import FAULTS
+from plan import FAULTS, Plan
 
 EVERY_S = 20  # at night at least one fault in this time; there are few if a server starts slowly
 LONG_S = 300  # long enough for each kind of fault
+SEEDS_TRIED = 5000  # one in some hundred has the plan that is wanted; of a run that is too short, none
 VIOLATIONS = "overlap permits outlived order starved leftover unbalanced lost-update garbled".split()
 
 
@@ -111,7 +114,7 @@ def number_of(text):
 
 def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
-                "seconds": 8, "rate": 3, "processes": 4, "python": 0, "threads": 3, "clients": 1, "names": 3,
+                "each": "", "seconds": 8, "rate": 3, "processes": 4, "python": 0, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
                 "observe": "recorder", "wall": "", "phases": "", "step": 0, "witness": 0, "unit": 0, "namespaces": 0,
                 "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "modes": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}
@@ -122,6 +125,7 @@ def read_settings(arguments):
         settings[key] = number_of(value)
     settings["plain"], settings["proxies"] = settings["load"], not settings["load"]
     settings["find"] = settings["find"].split(",") if settings["find"] else []
+    settings["each"] = settings["each"].split(",") if settings["each"] else []
     settings["phases"] = settings["phases"].split(",")
     settings["faults"] = [] if settings["faults"] == "none" else settings["faults"].split(",")
     if settings["namespaces"] and not can_enclose():
@@ -132,8 +136,17 @@ def read_settings(arguments):
     return settings
 
 
-def fresh_seed():
-    return random.SystemRandom().randrange(1, 1_000_000)
+def lacks(seed, settings):
+    """What its plan has not, of the kinds that it should have."""
+    return set(settings["each"]) - Plan(seed, settings, settings["processes"]).kinds()
+
+
+def fresh_seed(settings):
+    for _ in range(SEEDS_TRIED):
+        seed = random.SystemRandom().randrange(1, 1_000_000)
+        if not lacks(seed, settings):
+            break
+    return seed
 
 
 def find_it(name, template, settings):
@@ -180,9 +193,9 @@ def main():
     with open(sys.argv[2], encoding="utf-8") as file:
         template = file.read()
     given = os.environ.get("MORTISE_TORTURE_SEED")
-    seeds = [int(seed) for seed in given.split(",")] if given else [settings["seed"] or fresh_seed()]
+    seeds = [int(seed) for seed in given.split(",")] if given else []
     if settings["find"]:
-        settings["seed"] = seeds[0]
+        settings["seed"] = seeds[0] if seeds else settings["seed"] or fresh_seed(settings)
         return find_it(name, template, settings)
     usual, seen = (settings["seconds"], settings["fresh"]), Seen()
     at_night = os.environ.get("MORTISE_NIGHTLY") == "1"
@@ -192,7 +205,9 @@ def main():
             settings["calm"] = 4
     settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
     fresh = 0 if settings["load"] or given else int(os.environ.get("MORTISE_TORTURE_SEEDS", usual[1]))
-    seeds += [fresh_seed() for _ in range(fresh)]
+    if not seeds:
+        seeds = [settings["seed"] or fresh_seed(settings)]
+    seeds += [fresh_seed(settings) for _ in range(fresh)]
     # Try every seed, whatever the one before has found.
     bad = [seed for seed in seeds if run_once(name, template, settings, seed, seen) != {}]
     if bad:

@@ -22,12 +22,23 @@ FAULTS = {
 LATE = ("server-failover", "server-leader")
 # A command for one of these does not mean that it happens: the proxies count them.
 COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
+# These choose the members of a group by themselves.
+CHOOSE = ("server-clock", "server-leader", "server-failover", "server-takeover", "server-reshard")
+DOWN = ("server-kill", "server-stop", "server-restart")
 # These show whether a holder knows its deadline: they often hit a holder, and last longer than a ttl.
 TO_LIVE_THROUGH = ("stop", "trace", "unwatch", "close-all", "hold", "hold-up", "hold-down", "lose")
 
 
+def share_of(entry, count):
+    """Of a group of so many servers it hits a "majority" or a "minority". None: it hits no share of a group."""
+    if count == 1 or FAULTS[entry["fault"]] in ("process", "witness") or entry["fault"] in CHOOSE:
+        return None
+    return "majority" if 2 * len(entry["members"]) > count else "minority"
+
+
 class Plan:
     def __init__(self, seed, settings, slots):
+        self.settings = settings
         draw = random.Random(seed)
         ttl_s = settings["ttl"] / 1000
         self.entries, at, server_free_at = [], settings["first"], 0.0
@@ -44,6 +55,12 @@ class Plan:
                 server_free_at = at + entry["for"] + ttl_s  # the server must also work for a while
             self.entries.append(entry)
             at += draw.expovariate(settings["rate"])
+
+    def kinds(self):
+        """The faults that begin in time; and of a group whether a "majority-down" or a "minority-down" is among them."""
+        entries = [entry for entry in self.entries if entry["at"] < self.settings["seconds"]]
+        down = {f"{share_of(entry, self.settings['members'])}-down" for entry in entries if entry["fault"] in DOWN}
+        return {entry["fault"] for entry in entries} | down
 
     @staticmethod
     def duration(draw, settings, fault):

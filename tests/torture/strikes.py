@@ -8,13 +8,12 @@ import time
 
 from arena import Failure, now_ns
 from cluster_faults import ClusterFaults
-from plan import COUNTED, FAULTS, LATE, Plan
+from plan import COUNTED, FAULTS, LATE, Plan, share_of
 from server_faults import ServerFaults
 from witness import Tracer, stop_for_good
 
 
 HOLDER_PATIENCE_S = 5  # there will soon be one
-CHOOSE = ("server-clock", "server-leader", "server-failover", "server-takeover", "server-reshard")  # the members by themselves
 
 
 class Strikes:
@@ -222,11 +221,8 @@ class Strikes:
 
     def word(self, entry):
         """What it is counted as: "majority-kill"."""
-        count, fault = self.run.server.count, entry["fault"]
-        if count == 1 or FAULTS[fault] in ("process", "witness") or fault in CHOOSE:
-            return fault
-        share = "majority" if 2 * len(entry["members"]) > count else "minority"
-        return f"{share}-{fault.removeprefix('server-')}"
+        share, fault = share_of(entry, self.run.server.count), entry["fault"]
+        return f"{share}-{fault.removeprefix('server-')}" if share else fault
 
     def strike(self, entry):
         slot, until = self.victim(entry), time.monotonic() + entry["for"]

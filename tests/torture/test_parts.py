@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Parts of a torture run, beside a server and a fighter that are made up: what the checker learns of a process that is stopped,
-when a run is skipped, and the end of what has ended already."""
+when a run is skipped, and the end of what has ended already. And what the plans of the rows in CMakeLists.txt have."""
+import json
+import os
 import signal
+import subprocess
 import types
 import unittest
 from unittest import mock
 
 import arena
+import nemesis
 import strikes
 
 
@@ -59,6 +63,37 @@ class Skips(unittest.TestCase):
             for verb in ("values", "start"):
                 with self.assertRaises(arena.Failure):
                     arena.Server(settings, "").do(verb)
+
+
+class Plans(unittest.TestCase):
+    """Of the rows that run by day, as CMake gives them to nemesis.py."""
+
+    @staticmethod
+    def rows():
+        told = subprocess.run(["ctest", "--test-dir", os.environ["MORTISE_BUILD_DIR"], "--show-only=json-v1", "-R",
+                               r"^torture\."], stdout=subprocess.PIPE, text=True, check=True)
+        for test in json.loads(told.stdout)["tests"]:
+            command = test.get("command", [""])
+            nightly = any("nightly" in item["value"] for item in test["properties"] if item["name"] == "LABELS")
+            if not nightly and any(word.endswith("/nemesis.py") for word in command):
+                yield test["name"], command[4:]
+
+    def test_each(self):
+        """The fixed seeds and any fresh one. A row with fresh seeds has its fixed one under the sanitizers, which do not let the
+        clock of a fighter be set."""
+        servers = set()
+        for name, keys in self.rows():
+            with self.subTest(row=name):
+                settings = nemesis.read_settings([key for key in keys if key not in ("seed=", "namespaces=1")])
+                if settings["find"] or "server-kill" not in settings["faults"]:
+                    continue
+                servers.add(settings["server"])
+                self.assertLessEqual({"kill", "stop", "hold-up", "hold-down", "server-kill"}, set(settings["each"]))
+                self.assertEqual(nemesis.lacks(nemesis.fresh_seed(settings), settings), set())
+                for key in ("each", "faults") if "seed=" in keys else ():
+                    settings[key] = [word for word in settings[key] if word != "clock"]
+                self.assertEqual(nemesis.lacks(settings["seed"], settings), set())
+        self.assertTrue(servers)
 
 
 class Ends(unittest.TestCase):
