@@ -33,14 +33,26 @@ static bool each(const mortise_info *info, void *user_data)
     return true;
 }
 
+static void never_released(mortise_status status, const mortise_error *error, void *user_data)
+{
+    (void)status;
+    (void)error;
+    (void)user_data;
+    _exit(99);
+}
+
 /* In the child, where nothing can be asserted: the number of the first call that went wrong, or 0. */
 static int call_all(mortise_client *client, mortise_lease *lease, const char *name)
 {
     mortise_info info = {.size = sizeof info};
     mortise_stats stats = {.size = sizeof stats};
-    mortise_lease *none = (mortise_lease *)(uintptr_t)1;
+    mortise_lease *none = (mortise_lease *)(uintptr_t)1, *both[2] = {lease, lease};
+    mortise_lease *const leases[] = {lease, NULL};
+    const char *const names[] = {"fork-1", "fork-2"};
+    uint64_t version = 0;
+    size_t size = 1;
     mortise_status status;
-    char text[64];
+    char text[64], record[1] = "";
     const mortise_status statuses[] = {
         mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &none, NULL),
         mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = -1), &none, NULL),
@@ -48,10 +60,18 @@ static int call_all(mortise_client *client, mortise_lease *lease, const char *na
         mortise_cancel(client, 1),
         mortise_inspect(client, name, &info, NULL),
         mortise_list(client, "", each, NULL, NULL),
+        mortise_holders(client, name, each, NULL, NULL),
         mortise_break(client, name, 1, NULL),
         mortise_ping(client, text, sizeof text, NULL),
+        mortise_record_read(client, name, record, &size, &version, NULL),
+        mortise_record_write(client, name, record, 1, &version, NULL),
         mortise_stats_get(client, &stats),
         (mortise_status)mortise_dispatch(client),
+        mortise_acquire_many(client, names, 2, MORTISE_OPTIONS(.wait_ms = 0), both, NULL),
+        mortise_extend(lease, 0, NULL),
+        mortise_downgrade(lease, NULL),
+        mortise_release_many(leases, 2, NULL),
+        mortise_release_async(lease, never_released, NULL, NULL),
         mortise_release_nowait(lease, NULL),
         mortise_release(lease, NULL),
     };
@@ -59,12 +79,12 @@ static int call_all(mortise_client *client, mortise_lease *lease, const char *na
         if (statuses[i] != MORTISE_FORKED)
             return (int)i + 1;
     if (mortise_fd(client, &status) != -1 || status != MORTISE_FORKED)
-        return 20;
+        return 30;
     if (mortise_state(lease) != MORTISE_STATE_LOST || mortise_remaining_ms(lease) != 0)
-        return 21;
-    if (none != NULL)
-        return 22;
-    return mortise_close(client, NULL) == MORTISE_FORKED ? 0 : 23;
+        return 31;
+    if (none != NULL || both[0] != NULL || both[1] != NULL)
+        return 32;
+    return mortise_close(client, NULL) == MORTISE_FORKED ? 0 : 33;
 }
 
 /* A child that hangs is ended by the alarm; code_of says 1014 then. */

@@ -48,9 +48,35 @@ static bool ignore_info(const mortise_info *info, void *user_data)
     return true;
 }
 
+static void never(mortise_status status, const mortise_error *error, void *user_data)
+{
+    (void)status;
+    (void)error;
+    (void)user_data;
+    syscall(SYS_exit_group, 99);
+}
+
+/* A line that is wrong, or 0. */
+static int calls_of_many(mortise_lease *lease)
+{
+    const char *const names[] = {"b", "c"};
+    mortise_lease *const leases[] = {lease, NULL};
+    mortise_lease *more[2] = {lease, lease};
+    mortise_error error;
+    RETURN_LINE_UNLESS(mortise_acquire_many(rig.handle, names, 2, TRY, more, &error) ==
+                       MORTISE_FORKED);
+    RETURN_LINE_UNLESS(more[0] == NULL && more[1] == NULL && error.status == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release_many(leases, 2, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release_many(leases, 1, NULL) == MORTISE_FORKED);
+    return 0;
+}
+
 static int everything_says_forked(mortise_lease *lease)
 {
     mortise_lease *more;
+    uint64_t version = 0;
+    size_t size = 8;
+    char record[8] = "";
     mortise_error error;
     mortise_status status = MORTISE_OK;
     mortise_info info = {.size = sizeof(info)};
@@ -64,11 +90,23 @@ static int everything_says_forked(mortise_lease *lease)
     RETURN_LINE_UNLESS(mortise_acquire_async(rig.handle, "b", TRY, told, NULL, NULL, NULL) ==
                        MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_cancel(rig.handle, 1) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_extend(lease, 0, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_downgrade(lease, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_on_state_runs(rig.handle, lease));
+    int line = calls_of_many(lease);
+    if (line != 0)
+        return line;
     RETURN_LINE_UNLESS(mortise_release(lease, &error) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_release_nowait(lease, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release_async(lease, never, NULL, NULL) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_owner(lease, text, sizeof(text)) == 0);
     RETURN_LINE_UNLESS(mortise_inspect(rig.handle, "a", &info, NULL) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_list(rig.handle, NULL, ignore_info, NULL, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_holders(rig.handle, "a", ignore_info, NULL, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_record_read(rig.handle, "a", record, &size, &version, NULL) ==
+                       MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_record_write(rig.handle, "a", record, 1, &version, NULL) ==
+                       MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_break(rig.handle, "a", 1, NULL) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_ping(rig.handle, text, sizeof(text), NULL) == MORTISE_FORKED);
     RETURN_LINE_UNLESS(mortise_stats_get(rig.handle, &stats) == MORTISE_FORKED);
