@@ -1,5 +1,5 @@
-/* cut_tests.c - the connection is cut after so many bytes of a first acquire, in either direction: by day after some numbers of
- * them, at night after each. And twice while somebody waits. */
+/* cut_tests.c - the connection is cut after so many bytes of a first acquire, in either direction: after each number of them with
+ * MORTISE_NIGHTLY=1 (the set runs at night only), else after some. And twice while somebody waits. */
 #include "stage.h"
 
 #include <stdio.h>
