@@ -252,6 +252,64 @@ static bool ready(void *client)
     return mortise_ping(client, NULL, 0, NULL) == MORTISE_OK;
 }
 
+/* ---- back within the session ---------------------------------------------------------------------------- */
+
+/* The server is killed, with SIGKILL, and is back before the lease ends: all nodes are there, the lease is held, and the
+ * waiters get the lock in their order. False: it was not back in time, because the machine is busy with something else. */
+static bool killed_and_back(void)
+{
+    static const char settings[] = "&session_timeout=30s&tick=200ms&ttl=60s";
+    mortise_client *holder = client_direct(settings), *clients[2];
+    struct waiter waiters[2] = {{.wait_ms = 0}, {.wait_ms = 0}};
+    const char *name = fresh_name();
+    char before[3][128], after[128];
+    mortise_lease *lease = take(holder, name);
+    uint64_t token = mortise_token(lease);
+    for (int i = 0; i < 2; i++) {
+        clients[i] = client_direct(settings);
+        waiter_start(&waiters[i], clients[i], name);
+        CU_ASSERT(wait_contenders(name, i + 2));
+    }
+    for (int n = 0; n < 3; n++)
+        CU_ASSERT_FATAL(contender(name, n, before[n], sizeof before[n]));
+    int64_t deadline_ms = deadline_of(lease);
+    CU_ASSERT_FATAL(stage_server("kill", 0) && stage_server("start", 0));
+    CU_ASSERT(test_poll(ready, holder, TEST_PATIENCE_MS));
+    bool in_time = test_now_ms() + 500 < deadline_ms;
+    if (in_time) {
+        CU_ASSERT(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+        for (int n = 0; n < 3; n++)
+            CU_ASSERT(contender(name, n, after, sizeof after) && strcmp(after, before[n]) == 0);
+        CU_ASSERT_EQUAL(test_count_get(&waiters[0].done) + test_count_get(&waiters[1].done), 0);
+        EXPECT(OK, mortise_release(lease, &detail));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!in_time)
+            client_end(clients[i]); /* they may wait in any order */
+        mortise_status status = waiter_join(&waiters[i]);
+        if (!in_time)
+            continue;
+        CU_ASSERT_EQUAL(status, MORTISE_OK);
+        CU_ASSERT_EQUAL(test_count_get(&waiters[1].done), i);
+        CU_ASSERT(mortise_token(waiters[i].lease) > token);
+        token = mortise_token(waiters[i].lease);
+        EXPECT(OK, mortise_release(waiters[i].lease, &detail));
+        client_end(clients[i]);
+    }
+    client_end(holder);
+    return in_time;
+}
+
+static void test_killed_within_the_session(void)
+{
+    int tries = 1;
+    while (tries <= TRIES && !killed_and_back())
+        tries++;
+    CU_ASSERT(tries <= TRIES); /* else it was not back in time each time */
+}
+
+/* ---- left ------------------------------------------------------------------------------------------------ */
+
 /* What nobody waits for any more is freed at the end too; the leak checker verifies it. */
 static void test_closed_while_frozen(void)
 {
@@ -319,6 +377,7 @@ const CU_TestInfo session_tests[] = {
     {"ZOOKEEPER-3162: two of one session", test_same_session_zookeeper_3162},
     {"CURATOR-495: a callback that blocks", test_blocked_callback_curator_495},
     {"away for longer than the session", test_away_longer_than_the_session},
+    {"killed, and back within the session", test_killed_within_the_session},
     {"digest ACL", test_acl},
     {"may not delete", test_may_not_delete},
     {"closed while frozen", test_closed_while_frozen},
