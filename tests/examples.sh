@@ -38,6 +38,24 @@ done
     exit 1
 }
 
+# A killed worker leaves no half line, because no line crosses a page. With half a line it ends, and says so.
+mkfifo "$work/said"
+"$examples/migration/worker" "$where" "$work/numbers" >"$work/said" &
+worker=$!
+exec 3<"$work/said"
+read -r said <&3 || said=nothing
+kill "$worker" || true
+if ! wait "$worker" || [ "$said" != ready ] || grep -qvE '^.{127}$' "$work/numbers"; then
+    echo "examples: the worker said $said, and wrote $(head -n 1 "$work/numbers")" >&2
+    exit 1
+fi
+printf '{"event":"write",' >"$work/torn"
+if said=$("$examples/migration/worker" "$where" "$work/torn" 2>&1 >/dev/null) ||
+    [ "$said" != "worker: the store: reading: half a line" ]; then
+    echo "examples: with half a line, the worker said \"$said\"" >&2
+    exit 1
+fi
+
 # An old CMake is told of before anything is installed.
 mkdir "$work/old"
 printf '%s\n' '#!/bin/sh' 'echo cmake version 3.22.1' >"$work/old/cmake"

@@ -5,8 +5,9 @@
  *
  * FILE is a store that checks tokens (docs/fencing.md). It only grows: each line is a request to write a number, with
  * the token of its writer's lock, appended by one write(2). The order of the lines is the order of the decisions:
- * every reader refuses a line whose token is smaller than the largest token before it. So a worker does no harm if it
- * is killed or stopped at any instant, and the file shows afterwards what happened:
+ * every reader refuses a line whose token is smaller than the largest token before it. All lines are equally long, and
+ * none crosses a page: there the kernel may end the write of a killed process. So a worker does no harm if it is killed
+ * or stopped at any instant, and the file shows afterwards what happened:
  *
  *     {"event":"write","token":…,"value":…,"at_ns":…,"pid":…,"name":"counter"}
  *
@@ -25,10 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE "{\"event\":\"write\",\"token\":%20" PRIu64 ",\"value\":%12" PRIu64
-#define LINE_END ",\"at_ns\":%20" PRId64 ",\"pid\":%10d,\"name\":\"counter\"}\n"
+#define LINE                                                                                       \
+    "{\"event\":\"write\",\"token\":%20" PRIu64 ",\"value\":%12" PRIu64 ",\"at_ns\":%20" PRId64    \
+    ",\"pid\":%7d,\"name\":\"counter\"}\n"
 #define READ_LINE "{\"event\":\"write\",\"token\":%" SCNu64 ",\"value\":%" SCNu64
-enum { LINE_SIZE = 256, AGAIN_MS = 100, WAIT_MS = 5000 };
+enum { LINE_SIZE = 128, AGAIN_MS = 100, WAIT_MS = 5000 };
+_Static_assert(4096 % LINE_SIZE == 0, "a page is whole lines");
 
 static volatile sig_atomic_t ending;
 
@@ -53,22 +56,22 @@ struct store {
     uint64_t fence, value;
 };
 
-static bool store_failed(const char *doing)
+static bool store_failed(const char *doing, const char *why)
 {
-    fprintf(stderr, "worker: the store: %s: %s\n", doing, strerror(errno));
+    fprintf(stderr, "worker: the store: %s: %s\n", doing, why);
     return false;
 }
 
-/* All lines have the same length. The result is the decision about the last one. */
-static bool store_catch_up(struct store *store, size_t length, bool *taken)
+/* *taken: the decision about the last line. */
+static bool store_catch_up(struct store *store, bool *taken)
 {
-    char line[LINE_SIZE] = "";
+    char line[LINE_SIZE + 1] = "";
     uint64_t token, value;
     ssize_t got;
 
-    while ((got = pread(store->fd, line, length, store->decided)) == (ssize_t)length) {
-        if (sscanf(line, READ_LINE, &token, &value) != 2)
-            return store_failed("a line of something else");
+    while ((got = pread(store->fd, line, LINE_SIZE, store->decided)) == LINE_SIZE) {
+        if (sscanf(line, READ_LINE, &token, &value) != 2 || line[LINE_SIZE - 1] != '\n')
+            return store_failed("reading", "a line of something else");
         *taken = token >= store->fence;
         if (*taken) {
             store->fence = token;
@@ -76,25 +79,28 @@ static bool store_catch_up(struct store *store, size_t length, bool *taken)
         }
         store->decided += got;
     }
-    return got == 0 || store_failed("reading");
+    return got == 0 || store_failed("reading", got < 0 ? strerror(errno) : "half a line");
 }
 
 /* Reads, adds, writes. False: the store is broken. *taken: the store accepted the write. */
 static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken)
 {
     const uint64_t token = mortise_token(lease);
-    char line[LINE_SIZE];
-    int length = snprintf(line, sizeof line, LINE LINE_END, token, UINT64_C(0), INT64_C(0), 0);
+    char line[LINE_SIZE + 1];
 
-    if (!store_catch_up(store, (size_t)length, taken))
+    if (!store_catch_up(store, taken))
         return false;
     *taken = false;
-    snprintf(line, sizeof line, LINE LINE_END, token, store->value + 1, now_ns(), (int)getpid());
+    int length =
+        snprintf(line, sizeof line, LINE, token, store->value + 1, now_ns(), (int)getpid());
+    if (length != LINE_SIZE)
+        return store_failed("writing", "a line of another length");
     if (mortise_state(lease) == MORTISE_STATE_LOST)
         return true; /* too late: the next holder has the lock */
-    if (write(store->fd, line, (size_t)length) != length)
-        return store_failed("writing");
-    return store_catch_up(store, (size_t)length, taken);
+    ssize_t written = write(store->fd, line, LINE_SIZE);
+    if (written != LINE_SIZE)
+        return store_failed("writing", written < 0 ? strerror(errno) : "half a line");
+    return store_catch_up(store, taken);
 }
 
 /* ---- the work -------------------------------------------------------------------------------------- */
@@ -172,6 +178,6 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     store.fd = open(argv[2], O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (store.fd < 0)
-        return store_failed("opening") ? 0 : 1;
+        return store_failed("opening", strerror(errno)) ? 0 : 1;
     return work(argv[1], &store);
 }
