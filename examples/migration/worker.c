@@ -62,8 +62,9 @@ static bool store_failed(const char *doing, const char *why)
     return false;
 }
 
-/* *taken: the decision about the last line. */
-static bool store_catch_up(struct store *store, bool *taken)
+/* Decides about all lines that were appended. *taken: `own` is one of them, and was accepted. It is not always the
+ * last one: others may have written before it, and behind it. */
+static bool store_catch_up(struct store *store, const char *own, bool *taken)
 {
     char line[LINE_SIZE + 1] = "";
     uint64_t token, value;
@@ -72,10 +73,10 @@ static bool store_catch_up(struct store *store, bool *taken)
     while ((got = pread(store->fd, line, LINE_SIZE, store->decided)) == LINE_SIZE) {
         if (sscanf(line, READ_LINE, &token, &value) != 2 || line[LINE_SIZE - 1] != '\n')
             return store_failed("reading", "a line of something else");
-        *taken = token >= store->fence;
-        if (*taken) {
+        if (token >= store->fence) {
             store->fence = token;
             store->value = value;
+            *taken = *taken || memcmp(line, own, LINE_SIZE) == 0;
         }
         store->decided += got;
     }
@@ -86,11 +87,11 @@ static bool store_catch_up(struct store *store, bool *taken)
 static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken)
 {
     const uint64_t token = mortise_token(lease);
-    char line[LINE_SIZE + 1];
+    char line[LINE_SIZE + 1] = "";
 
-    if (!store_catch_up(store, taken))
-        return false;
     *taken = false;
+    if (!store_catch_up(store, line, taken))
+        return false;
     int length =
         snprintf(line, sizeof line, LINE, token, store->value + 1, now_ns(), (int)getpid());
     if (length != LINE_SIZE)
@@ -100,7 +101,7 @@ static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken
     ssize_t written = write(store->fd, line, LINE_SIZE);
     if (written != LINE_SIZE)
         return store_failed("writing", written < 0 ? strerror(errno) : "half a line");
-    return store_catch_up(store, taken);
+    return store_catch_up(store, line, taken);
 }
 
 /* ---- the work -------------------------------------------------------------------------------------- */
