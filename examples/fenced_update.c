@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,11 +29,12 @@
 #define ITEM 1
 #define IN_STOCK 100
 #define TTL_MS 500
+enum { REFUSED = 0, FAILED = 1, TAKEN = 3 }; /* how the first process ends; FAILED: die() */
 
 static void die(const char *doing, const char *why)
 {
     fprintf(stderr, "fenced_update: %s: %s\n", doing, why);
-    exit(1);
+    exit(FAILED);
 }
 
 /* ---- the store: it must compare and write in one step ---------------------------------------------- */
@@ -174,11 +176,21 @@ static bool sell(const char *locks, const char *where, int count, int say, int h
     return sold;
 }
 
+/* The process that is stopped. Neither process has both ends of a pipe, so each notices if the other one is gone. */
+static void sell_slowly(char **argv, const int said[2], const int heard[2])
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody else would continue it */
+    close(said[0]);
+    close(heard[1]);
+    _exit(sell(argv[1], argv[2], 1, said[1], heard[0]) ? TAKEN : REFUSED);
+}
+
 int main(int argc, char **argv)
 {
     struct store store;
     int said[2], heard[2], status;
     char byte;
+    signal(SIGPIPE, SIG_IGN); /* write() reports that the other process is gone */
     if (argc != 3 || pipe(said) != 0 || pipe(heard) != 0)
         die("usage", "fenced_update LOCKS STORE");
     store_open(&store, argv[2]);
@@ -188,7 +200,9 @@ int main(int argc, char **argv)
 
     pid_t slow = fork(); /* before any client is opened: a client must not cross a fork */
     if (slow == 0)
-        _exit(sell(argv[1], argv[2], 1, said[1], heard[0]) ? 1 : 0);
+        sell_slowly(argv, said, heard);
+    close(said[1]);
+    close(heard[0]);
     if (slow < 0 || read(said[0], &byte, 1) != 1) /* it has read the stock: 100 */
         die("the first process", "it did not get the lock");
     kill(slow, SIGSTOP);
@@ -196,11 +210,13 @@ int main(int argc, char **argv)
     kill(slow, SIGCONT);
     if (write(heard[1], &byte, 1) != 1 || waitpid(slow, &status, 0) != slow)
         die("the first process", "it is gone");
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != REFUSED && WEXITSTATUS(status) != TAKEN))
+        die("the first process", "it failed");
 
     store_open(&store, argv[2]);
     int64_t left = store_run(&store, look, 0, 0);
     store_close(&store);
-    bool refused = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    bool refused = WEXITSTATUS(status) == REFUSED;
     printf("of %d, 10 were sold%s; the write of the holder that had been stopped was %s; %" PRId64
            " are left\n",
            IN_STOCK, sold ? "" : " (not!)", refused ? "refused" : "taken (!)", left);

@@ -29,6 +29,13 @@ expect '2000 of 2000 (* microseconds per acquire)' "$examples/counter" "$where" 
 expect '* of 2000 (* additions lost)' "$examples/counter" --without-lock "$where" "$work/number"
 expect '300 reads beside 100 changes: 0 wrong, at most [123] readers at once' "$examples/readers" "$where"
 expect '*was refused; 90 are left' "$examples/fenced_update" "$where" "sqlite:$work/goods.db"
+# Its first process cannot open the locks: the other one ends too.
+code=0
+said=$(timeout 20 "$examples/fenced_update" sqlite:/none/locks.db "sqlite:$work/goods2.db" 2>&1) || code=$?
+if [ "$code" != 1 ] || [ "${said#*the first process: it did not get the lock}" = "$said" ]; then
+    echo "examples: without locks, fenced_update ended with $code and printed \"$said\"" >&2
+    exit 1
+fi
 # at a tick of the loop, which does not come while a call waits
 for loop in "$examples"/loop_*; do
     expect '1000 locks held at once, and at a tick of the loop 1000 passed on; one thread' "$loop" "$where"
