@@ -435,7 +435,7 @@ class AsyncLockMany(AsyncBlock):
 
 
 async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[Outcome], error: BaseException | None) -> None:
-    """All of them are under way already. Raises the first failure, after all of them have ended."""
+    """All are under way already that could begin. Raises the first failure, after all of them have ended."""
     first: _errors.Error | None = None
     for lease, release in zip(leases, releases):
         try:
@@ -443,6 +443,9 @@ async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[Outcome], e
         except _errors.Error as failure:
             lease._drop()  # as in _left()
             first = first or failure
+        except BaseException:  # canceled: the releases go on, but those that did not begin would never be tried again
+            drop_all(leases)
+            raise
     if first is not None and error is None:
         raise first
     if first is not None:

@@ -8,7 +8,9 @@ import pytest
 from conftest import wait_until, waiters
 
 import mortise
+from mortise import _errors
 from mortise._lock import Left, drop_lost, give_up
+from mortise._native import lib
 
 
 def run_in(kind, function):
@@ -221,6 +223,41 @@ def test_many_when_the_server_hangs(redis_server, kind):
             assert time.monotonic() - began < 5
         finally:
             redis_server.do("thaw")
+
+
+class ShortOfMemory:
+    """The library, whose second release finds none."""
+
+    def __init__(self):
+        self.releases = 0
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
+
+    def mpy_release_start(self, slot):
+        self.releases += 1
+        return _errors.NOMEM if self.releases == 2 else lib.mpy_release_start(slot)
+
+
+def test_many_canceled_while_one_release_could_not_begin(client, monkeypatch):
+    """It waits for the others then."""
+    library, kept = ShortOfMemory(), []
+    monkeypatch.setattr("mortise._aio.lib", library)
+
+    async def work():
+        async with client.alock_many(["a", "b", "c"]) as leases:
+            kept.append(leases)
+
+    async def main():
+        task = asyncio.create_task(work())
+        while library.releases < 3:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert client.stats().held == 0
+
+    asyncio.run(main())
 
 
 def test_many_in_circles(where):
