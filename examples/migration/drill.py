@@ -421,6 +421,10 @@ def main():
         tell(f"drill: {failure}\ndrill: seed {settings['seed']}; what was written is in {drill.folder}")
         keep = True
         return 1
+    except Exception:  # of the drill itself, or of a line that nobody expected
+        tell(f"drill: what was written is in {drill.folder}")
+        keep = True
+        raise
     finally:
         drill.clean_up()
         if not keep:
