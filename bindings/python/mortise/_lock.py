@@ -186,7 +186,7 @@ def drop_lost(found: list[AnyLease], left: Left) -> None:
     for i, lease in enumerate(found):
         if not lease.held:
             if left.is_over():
-                raise _lost_meanwhile(_errors.TIMEDOUT, lease)
+                raise _lost_meanwhile(_errors.BUSY if left.whole_ms == 0 else _errors.TIMEDOUT, lease)
             drop_all(found[i:])
             del found[i:]
             return

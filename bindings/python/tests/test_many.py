@@ -71,10 +71,13 @@ def test_many_when_it_gives_up(client):
         for failures, wait_ms, failure in (([unreachable], 0, mortise.Unreachable), ([unreachable, invalid], 5000, mortise.Invalid)):
             with pytest.raises(failure):
                 give_up([lease], failures, Left(wait_ms))
-    with pytest.raises(mortise.Busy, match="was lost while"):
-        give_up([lease], [], Left(0))
+    for end in (lambda left: give_up([lease], [], left), lambda left: drop_lost([lease], left)):
+        with pytest.raises(mortise.Busy, match="was lost while"):
+            end(Left(0))
+    over = Left(1)
+    wait_until(over.is_over)
     with pytest.raises(mortise.TimedOut, match="was lost while"):
-        drop_lost([lease], Left(0))
+        drop_lost([lease], over)
 
 
 def refused():
