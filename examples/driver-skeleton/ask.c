@@ -231,7 +231,7 @@ static mortise_info info_of(const char *name, size_t name_len, char *rest)
     return info;
 }
 
-/* Copies it for the caller: a core of another version may know fewer fields, or more. */
+/* Copies it for the caller. A newer core knows more fields; an older one does not load this driver. */
 static void give_info(const mortise_op *op, char *rest)
 {
     if (op->info == NULL)
