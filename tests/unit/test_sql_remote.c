@@ -2,62 +2,14 @@
  * links of a client try, and when rows that have been free for long are deleted. A test answers the look-ups of host names when
  * it likes. */
 #include "sql_dialect_stub.h"
+#include "sql_names.h"
 
 #include "suite.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- the host ------------------------------------------------------------------------------------ */
-
-struct question {
-    mortise_resolved resolved;
-    void *argument;
-};
-
-static int64_t now_ns;
-static struct question questions[8];
-static size_t question_count;
-
-static int64_t host_now(mortise_host *host)
-{
-    (void)host;
-    return now_ns;
-}
-
-static void host_random(mortise_host *host, void *bytes, size_t size)
-{
-    (void)host;
-    memset(bytes, 7, size);
-}
-
-static bool host_resolve(mortise_host *host, const char *node, const char *port,
-                         mortise_resolved resolved, void *argument)
-{
-    (void)host;
-    (void)node;
-    (void)port;
-    CU_ASSERT_FATAL(question_count < 8);
-    questions[question_count++] = (struct question){resolved, argument};
-    return true;
-}
-
-static void host_closing(mortise_host *host, int fd)
-{
-    (void)host;
-    (void)fd;
-}
-
-static mortise_host host = {.size = sizeof(host),
-                            .now = host_now,
-                            .random = host_random,
-                            .resolve = host_resolve,
-                            .closing = host_closing};
 
 /* ---- the dialect --------------------------------------------------------------------------------- */
 
@@ -173,6 +125,7 @@ static void begin(const char *hosts)
     CU_ASSERT_PTR_NOT_NULL_FATAL(remote);
     now_ns = 1000000 * NS_PER_MS;
     question_count = 0;
+    resolver_fails = false;
     sweeps = 0;
     can_sweep = true;
     memset(&main_link, 0, sizeof main_link);
@@ -194,17 +147,10 @@ static void want(struct link *link)
     link_want(link);
 }
 
-/* The next look-up that was not answered. NULL: it fails. */
+/* The first look-up that was not answered. NULL: it fails. */
 static void answer(const char *address)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    struct addrinfo found = {
-        .ai_family = AF_INET, .ai_addr = (struct sockaddr *)&at, .ai_addrlen = sizeof at};
-    struct question question = questions[0];
-    CU_ASSERT_FATAL(question_count > 0);
-    memmove(questions, questions + 1, --question_count * sizeof questions[0]);
-    CU_ASSERT(address == NULL || inet_pton(AF_INET, address, &at.sin_addr) == 1);
-    question.resolved(remote, question.argument, address != NULL ? &found : NULL, "not found");
+    answer_at(remote, 0, address);
 }
 
 static void refuse(struct link *link)
@@ -272,6 +218,62 @@ static void test_look_up_of_the_other_fails(void)
         CU_ASSERT_EQUAL(main_link.state, LINK_DOWN);
         remote_close(remote);
     }
+}
+
+static void time_out(struct link *link)
+{
+    now_ns = link->deadline_ns;
+    link_turn(link, NULL, 0);
+    CU_ASSERT_EQUAL(link->state, LINK_DOWN);
+}
+
+/* The look-up takes longer than the attempt. What it finds serves the next attempt, if that is soon, and only that one. */
+static void test_slow_resolver(void)
+{
+    for (int soon = 0; soon <= 1; soon++) {
+        begin("one");
+        want(&main_link);
+        time_out(&main_link);
+        CU_ASSERT_PTR_NOT_NULL(strstr(remote->trouble.message, "not looked up in time"));
+        answer("10.0.0.1");
+        now_ns = soon ? main_link.retry_ns : now_ns + 60000 * NS_PER_MS;
+        want(&main_link);
+        CU_ASSERT_EQUAL_FATAL(question_count, soon ? 0 : 1);
+        if (!soon)
+            answer("10.0.0.2");
+        CU_ASSERT_STRING_EQUAL(tried, soon ? "main 10.0.0.1" : "main 10.0.0.2");
+        refuse(&main_link);
+        now_ns = main_link.retry_ns;
+        want(&main_link);
+        CU_ASSERT_EQUAL(question_count, 1);
+        remote_close(remote);
+    }
+}
+
+/* The resolver hangs for one name: the other host is tried after a share of the time, and by the next attempts, too. */
+static void test_resolver_hangs(void)
+{
+    begin("one, 10.0.0.2");
+    for (int i = 0; i < 2; i++) {
+        want(&main_link);
+        CU_ASSERT_EQUAL_FATAL(question_count, 2); /* `one` was asked for once */
+        answer_at(remote, 1, "10.0.0.2");
+        CU_ASSERT_EQUAL_FATAL(main_link.state, LINK_RESOLVING);
+        tried[0] = '\0';
+        now_ns = main_link.share_ns;
+        CU_ASSERT_FATAL(now_ns < main_link.deadline_ns);
+        link_turn(&main_link, NULL, 0);
+        CU_ASSERT_STRING_EQUAL(tried, "main 10.0.0.2");
+        refuse(&main_link);
+        now_ns = main_link.retry_ns;
+    }
+    want(&main_link);
+    now_ns = main_link.share_ns;
+    link_turn(&main_link, NULL, 0); /* nothing is known: the first answer is enough */
+    CU_ASSERT_EQUAL(main_link.state, LINK_RESOLVING);
+    answer("10.0.0.1");
+    CU_ASSERT_STRING_EQUAL(tried, "main 10.0.0.1");
+    remote_close(remote);
 }
 
 /* Each look-up counts, not what was found before. */
@@ -468,6 +470,8 @@ int main(void)
         {"each address is tried", test_each_address},
         {"the other link looks the hosts up", test_look_up_of_the_other},
         {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},
+        {"the resolver is slow", test_slow_resolver},
+        {"the resolver hangs for one name", test_resolver_hangs},
         {"a host has moved", test_moved},
         {"one sweep at a time", test_one_sweep},
         {"sweeps that end", test_sweeps_that_end},

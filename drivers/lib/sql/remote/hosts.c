@@ -1,4 +1,21 @@
-/* hosts.c - the servers and their addresses. The core looks them up, because client libraries would block. Knows no link. */
+/* hosts.c - the servers and their addresses. The core looks them up, because client libraries would block. Knows no link.
+ *
+ * The look-up of a name is in one of three states. An attempt begins with hosts_resolve(), and uses what was found until
+ * hosts_take().
+ *
+ *   event                   idle        asked        found
+ *   an attempt begins       asked (1)   asked (2)    found; if that is old (LATE_NS), as idle
+ *   the answer: addresses   -           found        -
+ *   the answer: none        -           idle         -
+ *   an attempt takes them   idle        asked (3)    idle
+ *   an attempt is over
+ *     before it takes any   idle        asked        found (4)
+ *
+ *   1: what was found earlier does not count any more. If there is no thread or memory for the look-up, it stays idle.
+ *   2: one look-up of a name at a time: its answer serves this attempt, too.
+ *   3: a name whose answer is slow counts as a silent host. link.c decides how long an attempt waits for it.
+ *   4: the answer serves the next attempt, because each look-up may take longer than an attempt, for example if the first name
+ *      server is dead. An old one does not, because the name may lead elsewhere by then. */
 #include "remote.h"
 
 #include "../../host_text.h"
@@ -8,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#define LATE_NS (30000 * NS_PER_MS)
 
 /* ---- the list ----------------------------------------------------------------------------------- */
 
@@ -91,7 +110,16 @@ static void add_address(struct hosts *hosts, const struct host_entry *entry, con
     snprintf(address->text, sizeof(address->text), "%s", text);
 }
 
-bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
+static void drop_addresses(struct addresses *found, const struct host_entry *entry)
+{
+    size_t count = found->count;
+    found->count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (found->at[i].entry != entry)
+            found->at[found->count++] = found->at[i];
+}
+
+void hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
                  const char *problem)
 {
     struct hosts *hosts = &remote->hosts;
@@ -99,6 +127,7 @@ bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *f
     char text[64];
     entry->asked = false;
     hosts->asked_count--;
+    entry->found_ns = found != NULL ? remote_now(remote) : 0;
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
         if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST) ==
             0)
@@ -106,7 +135,6 @@ bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *f
     if (found == NULL)
         snprintf(hosts->trouble, sizeof(hosts->trouble), "host \"%.60s\": %s", entry->name,
                  problem);
-    return hosts->asked_count == 0;
 }
 
 static void ask(struct remote *remote, struct host_entry *entry, mortise_resolved resolved)
@@ -121,17 +149,25 @@ static void ask(struct remote *remote, struct host_entry *entry, mortise_resolve
     snprintf(remote->hosts.trouble, sizeof(remote->hosts.trouble), "out of memory");
 }
 
-bool hosts_resolve(struct remote *remote, mortise_resolved resolved)
+void hosts_resolve(struct remote *remote, mortise_resolved resolved)
 {
     struct hosts *hosts = &remote->hosts;
-    if (hosts->asked_count > 0) /* for the other link */
-        return false;
-    hosts->found.count = 0;
+    int64_t now_ns = remote_now(remote);
     hosts->trouble[0] = '\0';
-    for (size_t i = 0; i < hosts->count; i++)
-        if (hosts->at[i].look_up)
-            ask(remote, &hosts->at[i], resolved);
+    for (struct host_entry *entry = hosts->at; entry < hosts->at + hosts->count; entry++) {
+        if (entry->asked || (entry->found_ns != 0 && now_ns - entry->found_ns <= LATE_NS))
+            continue;
+        drop_addresses(&hosts->found, entry);
+        if (entry->look_up)
+            ask(remote, entry, resolved);
         else
-            add_address(hosts, &hosts->at[i], hosts->at[i].address);
-    return hosts->asked_count == 0;
+            add_address(hosts, entry, entry->address);
+    }
+}
+
+void hosts_take(struct hosts *hosts, struct addresses *addresses)
+{
+    *addresses = hosts->found;
+    for (size_t i = 0; i < hosts->count; i++)
+        hosts->at[i].found_ns = 0;
 }

@@ -212,7 +212,8 @@ static void connect_to(struct link *link, size_t address)
 
 static void connect_first(struct link *link)
 {
-    link->addresses = link->remote->hosts.found;
+    link->share_ns = MORTISE_NEVER;
+    hosts_take(&link->remote->hosts, &link->addresses);
     if (link->addresses.count > 0) {
         connect_to(link, 0);
         return;
@@ -221,15 +222,21 @@ static void connect_first(struct link *link)
     link_failed_why(link, MORTISE_UNREACHABLE, true, link->remote->hosts.trouble);
 }
 
+/* If all names are looked up; or if some are, and the others have had their share of the time. */
+static void connect_if_found(struct link *link)
+{
+    const struct hosts *hosts = &link->remote->hosts;
+    bool some = link->share_ns == MORTISE_NEVER && hosts->found.count > 0;
+    if (link->state == LINK_RESOLVING && (some || hosts->asked_count == 0))
+        connect_first(link);
+}
+
 static void resolved(void *ctx, void *argument, const struct addrinfo *found, const char *problem)
 {
     struct remote *remote = ctx;
-    if (!hosts_found(remote, argument, found, problem))
-        return;
-    if (remote->main->state == LINK_RESOLVING)
-        connect_first(remote->main);
-    if (remote->live->state == LINK_RESOLVING)
-        connect_first(remote->live);
+    hosts_found(remote, argument, found, problem);
+    connect_if_found(remote->main);
+    connect_if_found(remote->live);
 }
 
 void link_want(struct link *link)
@@ -241,8 +248,9 @@ void link_want(struct link *link)
     link->state = LINK_RESOLVING;
     link->address = 0;
     link->deadline_ns = now_ns(link) + remote->connect_ms * NS_PER_MS;
-    if (hosts_resolve(remote, resolved))
-        connect_first(link);
+    link->share_ns = now_ns(link) + remote->connect_ms * NS_PER_MS / SHARES_MAX;
+    hosts_resolve(remote, resolved);
+    connect_if_found(link);
 }
 
 void link_set_up(struct link *link, bool once_more)
@@ -331,6 +339,17 @@ static short events_of(const struct link *link, const struct pollfd *ready, size
     return 0;
 }
 
+/* The time for the connection, or the look-ups' share of it, is over. */
+static void time_out_names(struct link *link)
+{
+    if (link->deadline_ns <= now_ns(link)) {
+        link_failed_why(link, MORTISE_UNREACHABLE, true, "the name was not looked up in time");
+        return;
+    }
+    link->share_ns = MORTISE_NEVER;
+    connect_if_found(link);
+}
+
 /* The time for the connection, or for its present address, is over. A client library that tries all addresses waits
  * without end for a silent one. If an address falls silent while the connection is set up, the library would begin
  * with that address again. */
@@ -360,8 +379,12 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
         link_lose_why(link, "no answer within command_timeout");
     else if (link->state == LINK_DOWN)
         link_want(link);
-    else if (events == 0 && (link->deadline_ns <= now || link->share_ns <= now))
-        time_out(link);
+    else if (events == 0 && (link->deadline_ns <= now || link->share_ns <= now)) {
+        if (link->state == LINK_RESOLVING)
+            time_out_names(link);
+        else
+            time_out(link);
+    }
 }
 
 static int64_t earlier(int64_t a, int64_t b)

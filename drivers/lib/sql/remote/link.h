@@ -8,6 +8,9 @@
  * | SETTING_UP |           |                    |                        | as CONNECTING                 | READY  | as CONNECTING |
  * | READY      |           |                    |                        |                               |        | DOWN          |
  *
+ * "Addresses are here": of all names; or, when the look-ups have had their share of connect_timeout, of any name, because the
+ * resolver may hang for one of them. hosts.c has the states of a look-up.
+ *
  * If a client library tries all addresses by itself (struct remote_dialect, pass_by), no address is left for the next attempt:
  * a failure leads to DOWN, and after a silent address the next attempt begins with the address behind it.
  *
@@ -123,7 +126,7 @@ struct link {
     struct addresses addresses;        /* of this attempt: look-ups for the other link leave them alone */
     size_t address;                    /* the index of the present address */
     int64_t deadline_ns;               /* of the connection being made; or NEVER */
-    int64_t share_ns;                  /* when the present address's time ends; or NEVER */
+    int64_t share_ns;                  /* when the present address's time ends, or the look-ups'; or NEVER */
     int64_t retry_ns;                  /* DOWN: not before */
     unsigned failures;                 /* in a row */
     int64_t ready_ns;                  /* when it last became READY */

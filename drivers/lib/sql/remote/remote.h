@@ -37,13 +37,14 @@ struct host_entry {
     char name[HOST_SIZE], port[8];
     char address[64]; /* numeric, if no look-up is needed; "": a unix socket */
     bool look_up;
-    bool asked; /* the look-up is under way */
+    bool asked;       /* the look-up is under way */
+    int64_t found_ns; /* when its addresses came; 0: an attempt has taken them, or there are none */
 };
 
 struct hosts {
     struct host_entry at[HOSTS_MAX];
     size_t count, asked_count;
-    struct addresses found; /* by the last look-up, which may still be under way */
+    struct addresses found; /* by the last look-ups, some of which may still be under way */
     char trouble[160];      /* why there is no address */
 };
 
@@ -228,11 +229,13 @@ void statement_queue(struct request *request, enum lane lane);
 
 /* Reads "db1, db1:3307, [::1]:3307": hosts to look up, with the default port. Returns NULL, or what is wrong with the list. */
 const char *hosts_read(struct hosts *hosts, const char *list, const char *port);
-/* Asks for the addresses. True: they are here. False: resolved() is called later. */
-bool hosts_resolve(struct remote *remote, mortise_resolved resolved);
-/* `resolved` calls it first. True: all addresses that can be found are here. */
-bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
+/* Asks for the addresses that are not here: resolved() is called later, for each of hosts->asked_count names. */
+void hosts_resolve(struct remote *remote, mortise_resolved resolved);
+/* `resolved` calls it first. */
+void hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
                  const char *problem);
+/* The addresses that were found so far. They serve one attempt. */
+void hosts_take(struct hosts *hosts, struct addresses *addresses);
 /* Whether no network is between this host and that one. */
 bool host_is_local(const char *name);
 
