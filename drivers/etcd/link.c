@@ -335,7 +335,7 @@ static void attempt(struct link *link)
     look_up->is_under_way =
         link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, look_up);
     if (!look_up->is_under_way)
-        link_break(link, "out of memory");
+        link_break(link, "out of memory or threads");
 }
 
 /* ---- the pump -------------------------------------------------------------------------------------------------- */

@@ -276,6 +276,17 @@ static void test_resolver_hangs(void)
     remote_close(remote);
 }
 
+/* A system that gives no thread for a look-up says so. */
+static void test_no_look_up(void)
+{
+    begin("one");
+    resolver_fails = true;
+    want(&main_link);
+    CU_ASSERT_EQUAL(main_link.state, LINK_DOWN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(remote->trouble.message, "out of memory or threads"));
+    remote_close(remote);
+}
+
 /* Each look-up counts, not what was found before. */
 static void test_moved(void)
 {
@@ -472,6 +483,7 @@ int main(void)
         {"the other link looks the hosts up, and finds others", test_look_up_of_the_other_fails},
         {"the resolver is slow", test_slow_resolver},
         {"the resolver hangs for one name", test_resolver_hangs},
+        {"no look-up is possible", test_no_look_up},
         {"a host has moved", test_moved},
         {"one sweep at a time", test_one_sweep},
         {"sweeps that end", test_sweeps_that_end},

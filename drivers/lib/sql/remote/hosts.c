@@ -146,7 +146,7 @@ static void ask(struct remote *remote, struct host_entry *entry, mortise_resolve
         return;
     entry->asked = false;
     remote->hosts.asked_count--;
-    snprintf(remote->hosts.trouble, sizeof(remote->hosts.trouble), "out of memory");
+    snprintf(remote->hosts.trouble, sizeof(remote->hosts.trouble), "out of memory or threads");
 }
 
 void hosts_resolve(struct remote *remote, mortise_resolved resolved)
