@@ -169,7 +169,7 @@ static void answer(size_t which, const struct server *first, const struct server
 }
 
 /* The resolver does not answer: the attempt ends all the same. The next one waits for the same look-up, or begins another one
- * if it has another name; an answer that comes late for the first is dropped then. */
+ * if it has another name; an answer that comes late for the first does not serve it. */
 static void test_resolver_hangs(void)
 {
     begin();
@@ -196,6 +196,72 @@ static void test_resolver_hangs(void)
     CU_ASSERT_FALSE(server_accept(&server));
     answer(1, &server, NULL);
     CU_ASSERT_EQUAL(link_count_look_ups(&owner.link), 0);
+    talk(&owner, &server);
+    CU_ASSERT_TRUE(link_is_up(&owner.link));
+    end();
+}
+
+/* The attempt that is under way ends, and the next one begins, which is for that name. */
+static void attempt_next(const char *name)
+{
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    CU_ASSERT_FALSE_FATAL(link_is_connecting(&owner.link));
+    owner.settings.endpoint = endpoint_of(name);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+}
+
+/* The resolver answers between two attempts, or in one for another name: that serves the next attempt with that name. */
+static void test_resolver_slow(void)
+{
+    for (int other = 0; other <= 1; other++) {
+        begin();
+        question_count = 0;
+        owner.settings.endpoint = endpoint_of("one");
+        link_want(&owner.link);
+        CU_ASSERT_EQUAL(question_count, 1);
+        if (other) {
+            attempt_next("two");
+            CU_ASSERT_EQUAL_FATAL(question_count, 2);
+            answer(0, &server, NULL);
+            CU_ASSERT_TRUE(link_is_connecting(&owner.link));
+            attempt_next("one");
+        } else {
+            now_ns = due_of(&owner);
+            owner_turn(&owner);
+            CU_ASSERT_FALSE_FATAL(link_is_connecting(&owner.link));
+            answer(0, &server, NULL);
+            now_ns = due_of(&owner);
+        }
+        talk(&owner, &server);
+        CU_ASSERT_TRUE(link_is_up(&owner.link));
+        CU_ASSERT_EQUAL(question_count, other ? 2 : 1);
+        server_hang_up(&server); /* soon, so there is a pause; and what was found has served */
+        owner_turn(&owner);
+        now_ns = due_of(&owner);
+        owner_turn(&owner);
+        CU_ASSERT_EQUAL(question_count, other ? 3 : 2);
+        end();
+    }
+}
+
+/* The answer came long before the next attempt: the name may lead elsewhere by now. */
+static void test_old_answer(void)
+{
+    begin();
+    owner.settings.endpoint = endpoint_of("one");
+    link_want(&owner.link);
+    now_ns = due_of(&owner);
+    owner_turn(&owner);
+    answer(0, &server, NULL);
+    link_unwant(&owner.link);
+    now_ns += 60000 * MS;
+    owner_turn(&owner);
+    link_want(&owner.link);
+    CU_ASSERT_EQUAL_FATAL(question_count, 2);
+    CU_ASSERT_FALSE(server_accept(&server));
+    answer(1, &server, NULL);
     talk(&owner, &server);
     CU_ASSERT_TRUE(link_is_up(&owner.link));
     end();
@@ -322,6 +388,8 @@ int main(void)
         {"idle, and ended", test_idle},
         {"idle, and reset", test_idle_reset},
         {"the resolver does not answer", test_resolver_hangs},
+        {"the resolver is slow", test_resolver_slow},
+        {"an answer is old", test_old_answer},
         {"no such name", test_no_such_name},
         {"no look-up is possible", test_no_look_up},
         {"sought before each attempt", test_sought},

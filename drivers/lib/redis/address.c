@@ -4,12 +4,16 @@
 #include <netdb.h>
 #include <string.h>
 
-static void add_address(struct link *link, const void *address, size_t length)
+#define LATE_NS (30000 * LINK_NS_PER_MS) /* for so long a late answer counts */
+
+static size_t add_address(struct link_address *addresses, size_t count, const void *address,
+                          size_t length)
 {
-    if (link->address_count == LINK_ADDRESSES || length > sizeof(link->addresses[0].address))
-        return;
-    memcpy(&link->addresses[link->address_count].address, address, length);
-    link->addresses[link->address_count++].length = (socklen_t)length;
+    if (count == LINK_ADDRESSES || length > sizeof(addresses[0].address))
+        return count;
+    memcpy(&addresses[count].address, address, length);
+    addresses[count].length = (socklen_t)length;
+    return count + 1;
 }
 
 /* ---- by name ------------------------------------------------------------------------------------------ */
@@ -26,21 +30,36 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     struct link *link = look_up->link;
     (void)ctx;
     look_up->under_way = false;
+    look_up->found_ns = link->host->now(link->host);
+    for (const struct addrinfo *at = addresses; at != NULL; at = at->ai_next)
+        look_up->count =
+            add_address(look_up->addresses, look_up->count, at->ai_addr, at->ai_addrlen);
     if (link->state != LINK_RESOLVING)
         return; /* that attempt has ended */
-    if (!is_for_attempt(look_up)) {
-        link_look_up(link); /* there may have been no room for it */
-        return;
-    }
-    if (addresses == NULL) {
+    if (is_for_attempt(look_up) && look_up->count == 0) {
         link_fault_set(&link->last, MORTISE_UNREACHABLE, true, 0, "%s: %s", link->endpoint.text,
-                       problem);
+                       problem != NULL ? problem : "no address");
         link->ends->failed(link);
         return;
     }
-    for (; addresses != NULL; addresses = addresses->ai_next)
-        add_address(link, addresses->ai_addr, addresses->ai_addrlen);
-    link->ends->addressed(link);
+    link_look_up(link); /* if it is for another name, there may have been no room for this one's */
+}
+
+/* A late answer serves the next attempt with the same name, once: each look-up may take longer than an attempt. Soon the name may
+ * lead elsewhere. */
+static void take_found(struct link *link)
+{
+    int64_t since_ns = link->host->now(link->host) - LATE_NS;
+    for (size_t i = 0; i < LINK_LOOK_UPS; i++) {
+        struct link_look_up *look_up = &link->look_ups[i];
+        if (look_up->count == 0 || !is_for_attempt(look_up))
+            continue;
+        if (look_up->found_ns >= since_ns) {
+            memcpy(link->addresses, look_up->addresses, sizeof(link->addresses));
+            link->address_count = look_up->count;
+        }
+        look_up->count = 0;
+    }
 }
 
 unsigned link_count_look_ups(const struct link *link)
@@ -57,10 +76,10 @@ static struct link_look_up *new_look_up(struct link *link)
     struct link_look_up *free = NULL;
     for (size_t i = 0; i < LINK_LOOK_UPS; i++) {
         struct link_look_up *look_up = &link->look_ups[i];
-        if (!look_up->under_way)
-            free = look_up;
-        else if (is_for_attempt(look_up))
+        if (look_up->under_way && is_for_attempt(look_up))
             return NULL;
+        if (!look_up->under_way && (free == NULL || free->count > 0 || look_up->count == 0))
+            free = look_up; /* rather one that has found nothing for a later attempt */
     }
     return free;
 }
@@ -73,6 +92,7 @@ static void look_up_name(struct link *link)
         return;
     look_up->link = link;
     look_up->under_way = true;
+    look_up->count = 0;
     memcpy(look_up->text, endpoint->text, sizeof(look_up->text));
     if (link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, look_up))
         return;
@@ -101,7 +121,9 @@ void link_look_up(struct link *link)
     } else {
         length = endpoint_address(&link->endpoint, &address);
         if (length > 0)
-            add_address(link, &address, length);
+            link->address_count = add_address(link->addresses, 0, &address, length);
+        else
+            take_found(link);
     }
     if (link->address_count > 0)
         link->ends->addressed(link);

@@ -52,11 +52,26 @@
  *     may be behind the address by now. Attempts that find a replica have the backoff.
  *   The server closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
  *   The resolver hangs: each look-up has its own thread, and the attempt ends by connect_timeout. A numeric address needs no look-up.
- *     If the next attempt has another name, that name is looked up at the same time, and late answers for the name of an
- *     earlier attempt are dropped. An attempt with the same name waits for the look-up that is under way. A link has room for
- *     LINK_LOOK_UPS names: if all of them hang, an attempt with one more name waits until one ends.
+ *     If the next attempt has another name, that name is looked up at the same time. An attempt with the same name waits for the
+ *     look-up that is under way. A link has room for LINK_LOOK_UPS names: if all of them hang, an attempt with one more name
+ *     waits until one ends.
+ *   The resolver answers, but always later than connect_timeout, for example because the first name server is dead: the answer
+ *     serves the next attempt with that name (LOOK-UPS).
  *   The owner frees the link while a look-up is under way: the answer would come to freed memory. So the owner may free it only
  *     when the instance is closed, because from then on no answer is delivered: see link_count_look_ups().
+ *
+ * LOOK-UPS. A look-up is in one of three states. An "attempt" is one with its name that is RESOLVING.
+ *
+ *   event                         idle            under way        found
+ *   an attempt begins             under way (1)   under way (2)    idle: the attempt uses them, unless they are old (LATE_NS):
+ *                                                                  then as idle
+ *   the answer: addresses         -               found (3)        -
+ *   the answer: none              -               idle (4)         -
+ *   the attempt's time is over    -               under way        -
+ *   room is needed                another's       under way        another's, if none is idle
+ *
+ *   1: if there is no thread or memory for it, the attempt fails, and it stays idle. 2: one look-up of a name at a time. 3: if an
+ *   attempt waits, it uses them: idle. 4: if an attempt waits, it fails.
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_LINK_H
@@ -198,11 +213,19 @@ struct link_past {
     int64_t id;                    /* there; 0: it cannot be ended */
 };
 
-/* A look-up of a name, whose answer will come. */
+struct link_address {
+    struct sockaddr_storage address;
+    socklen_t length;
+};
+
+/* A look-up of a name, whose answer will come, or has come: see LOOK-UPS. */
 struct link_look_up {
     struct link *link;
     bool under_way;
     char text[sizeof(((struct endpoint *)0)->text)]; /* of the endpoint that has the name */
+    struct link_address addresses[LINK_ADDRESSES];   /* that no attempt has used yet */
+    size_t count;                                    /* 0 while it is under way */
+    int64_t found_ns;                                /* when they came */
 };
 
 struct link {
@@ -228,10 +251,7 @@ struct link {
     bool broke;             /* it was UP, and no attempt since has failed */
     unsigned failures;      /* attempts, since it was last UP for a while */
 
-    struct {
-        struct sockaddr_storage address;
-        socklen_t length;
-    } addresses[LINK_ADDRESSES];
+    struct link_address addresses[LINK_ADDRESSES];
     size_t address_count, address_at;
     struct link_fault last; /* why it is not UP */
 
