@@ -16,8 +16,7 @@
 #define PING_PAUSE_NS (100 * NS_PER_MS)
 #define SHARES_MAX 3 /* of an attempt: each address gets at least a third of the time left */
 #define READS_MAX 64 /* in one turn, so that other descriptors are served, too */
-
-static void attempt(struct link *link);
+#define LATE_NS (30000 * NS_PER_MS) /* for so long a late answer of the resolver counts */
 
 static int64_t now_of(const struct link *link)
 {
@@ -34,11 +33,6 @@ static void become(struct link *link, enum link_state state)
 static struct endpoint *endpoint_of(struct link *link)
 {
     return &link->endpoints.all[link->endpoints.at];
-}
-
-const char *link_endpoint(const struct link *link)
-{
-    return link->endpoints.all[link->endpoints.at].text;
 }
 
 /* ---- looks ------------------------------------------------------------------------------------------------------ */
@@ -106,13 +100,14 @@ static struct look_up *look_up_of(struct link *link)
 /* Makes the next attempt at this endpoint begin behind the address that was tried last. */
 static void keep_address(struct link *link)
 {
-    size_t count = link->address_count, tried = link->address_at + (link->address_at < count);
+    struct look_up *look_up = look_up_of(link);
+    size_t count = look_up->count, tried = link->address_at + (link->address_at < count);
     bool is_only = link->endpoints.count == 1 && count > 0;
     link->tries += is_only ? tried : 1;
     link->round = !is_only ? link->endpoints.count : count < SHARES_MAX ? count : SHARES_MAX;
     if (count > 0)
-        look_up_of(link)->last = link->addresses[tried - 1];
-    link->address_count = 0;
+        look_up->last = look_up->addresses[tried - 1];
+    look_up->count = 0;
 }
 
 /* Goes from any state to DOWN. The next attempt is at the next endpoint. */
@@ -262,10 +257,10 @@ static void connected(struct link *link)
 }
 
 /* If the address at address_at is silent for longer than this, and another one is left, that one is tried. */
-static int64_t share_end_ns(const struct link *link)
+static int64_t share_end_ns(struct link *link)
 {
     int64_t now_ns = now_of(link), left_ns = link->due_ns - now_ns;
-    size_t left = link->address_count - link->address_at;
+    size_t left = look_up_of(link)->count - link->address_at;
     return left <= 1 ? MORTISE_NEVER
                      : now_ns + left_ns / (int64_t)(left < SHARES_MAX ? left : SHARES_MAX);
 }
@@ -273,8 +268,9 @@ static int64_t share_end_ns(const struct link *link)
 /* Connects to the address at address_at, or to one behind it. */
 static void connect_next(struct link *link)
 {
-    for (; link->address_at < link->address_count; link->address_at++) {
-        const struct address *address = &link->addresses[link->address_at];
+    const struct look_up *look_up = look_up_of(link);
+    for (; link->address_at < look_up->count; link->address_at++) {
+        const struct address *address = &look_up->addresses[link->address_at];
         if (socket_connect(&link->socket, (const struct sockaddr *)&address->address,
                            address->length)) {
             become(link, LINK_CONNECTING);
@@ -312,11 +308,11 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     struct link *link = look_up->link;
     (void)ctx;
     look_up->is_under_way = false;
+    look_up->count = addresses_take(addresses, &look_up->last, look_up->addresses);
+    look_up->found_ns = now_of(link);
     if (link->state != LINK_RESOLVING || look_up != look_up_of(link))
         return;
-    link->address_count = addresses_take(addresses, &look_up->last, link->addresses);
-    link->address_at = 0;
-    if (link->address_count == 0)
+    if (look_up->count == 0)
         link_break(link, "%s", problem == NULL ? "no address" : problem);
     else
         connect_next(link);
@@ -326,9 +322,15 @@ static void attempt(struct link *link)
 {
     int64_t patience_ns = link->settings->connect_timeout_ms * NS_PER_MS;
     struct look_up *look_up = look_up_of(link);
+    struct endpoint *endpoint = endpoint_of(link);
     become(link, LINK_RESOLVING);
     link->due_ns = now_of(link) + (link->endpoints.count > 1 ? patience_ns / 2 : patience_ns);
-    struct endpoint *endpoint = endpoint_of(link);
+    link->address_at = 0;
+    if (look_up->count > 0 && now_of(link) - look_up->found_ns <= LATE_NS) {
+        connect_next(link); /* they came too late for the attempt that had asked for them */
+        return;
+    }
+    look_up->count = 0;
     if (look_up->is_under_way) /* for an attempt that was given up: its answer serves this one */
         return;
     look_up->link = link;
@@ -356,11 +358,6 @@ void link_close(struct link *link)
     calls_free(link);
     free(link->token);
     tls_context_free(link->tls);
-}
-
-void link_want(struct link *link, bool wanted)
-{
-    link->wanted = wanted;
 }
 
 static void receive(struct link *link)
@@ -489,7 +486,9 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
         if (link->wanted && link->due_ns <= now_ns)
             attempt(link);
     } else if (link->state != LINK_UP && link->due_ns <= now_ns)
-        link_break(link, "no connection within the time; is it etcd?");
+        link_break(link, link->state == LINK_RESOLVING
+                             ? "the name was not looked up in time"
+                             : "no connection within the time; is it etcd?");
     else if (link->address_due_ns <= now_ns)
         next_address(link);
     else if (calls_are_overdue(link, now_ns))

@@ -43,6 +43,8 @@
  *     the attempt is not given up before a call is overdue. A call that waits for the token has its whole time from then on.
  *   - A resolver hangs: it runs on a thread of the core. After half of the time to connect, the next endpoint is tried. No
  *     other look-up of this endpoint begins before the old one has ended.
+ *   - A resolver answers, but each answer takes longer than an attempt, for example because the first name server is dead: the
+ *     answer is kept for the next attempt at that endpoint (LOOK-UPS).
  *   - An address of a name is silent: each address gets a share of the attempt, then the next one is tried. If an address
  *     accepts, and says nothing, the next attempt at this endpoint begins behind it.
  *   - A certificate has expired, and its file was replaced: after an attempt that failed in SECURING or GREETING (with TLS 1.3,
@@ -59,6 +61,23 @@
  *     soon as no call is on its way. If there always is a call, the connection is spent in the end: the calls on their way are
  *     LOST, as always.
  *   - A message without an end, or larger than GRPC_MESSAGE_MAX: nonsense.
+ *
+ * LOOK-UPS. Each endpoint has a look-up of its own, in one of three states. An *attempt* is one at its endpoint.
+ *
+ *   event                           idle            under way        found
+ *   an attempt begins               under way (1)   under way (2)    found: it uses them; if they are old, as idle
+ *   the answer: addresses           -               found (3)        -
+ *   the answer: none                -               idle (4)         -
+ *   the attempt's time is over      -               under way        idle
+ *   the attempt fails, or its
+ *     connection breaks             -               -                idle
+ *   another endpoint is tried       idle            under way        found
+ *
+ *   1: if there is no thread or memory for it, the attempt fails, and it stays idle. 2: one look-up at a time. 3: if an attempt
+ *   waits, it uses them. 4: if an attempt waits, it fails.
+ *
+ * So addresses serve one attempt, which may begin after they were found. Old ones (LATE_NS) do not count, because the name may
+ * lead elsewhere by then.
  *
  * HISTORIES. A cluster that is restored from a snapshot has other data. It has another id, too, unless it has the same
  * addresses and the same cluster token: then only its revisions are smaller. If an answer that needed a majority has a smaller
@@ -163,10 +182,14 @@ struct link_events {
 
 enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_THERE };
 
-/* A look-up of a name. Its answer always comes, but perhaps long after the attempt that asked for it was given up. */
+/* A look-up of a name. Its answer always comes, but perhaps long after the attempt that asked for it was given up: see
+ * LOOK-UPS. */
 struct look_up {
     struct link *link;
     bool is_under_way;
+    struct address addresses[ENDPOINT_ADDRESSES];
+    size_t count;        /* of addresses that no attempt has used up; 0 while it is under way */
+    int64_t found_ns;    /* when they came */
     struct address last; /* the address of the last attempt or connection */
 };
 
@@ -186,9 +209,8 @@ struct link {
     int64_t up_ns;   /* since when it is, or was, UP */
     int64_t look_ns; /* when to look whether an answer has come: see LOOKS */
     int64_t look_step_ns;
-    int64_t ping_ns; /* when the next PING may be answered */
-    struct address addresses[ENDPOINT_ADDRESSES];
-    size_t address_count, address_at;
+    int64_t ping_ns;        /* when the next PING may be answered */
+    size_t address_at;      /* which of the look-up's addresses is tried */
     int64_t address_due_ns; /* CONNECTING: when the next address is tried; NEVER: there is none */
     struct tls_context *tls;
     bool tls_is_old; /* an attempt has failed since: the files may have been replaced */
@@ -219,7 +241,10 @@ struct link {
 void link_open(struct link *link);
 void link_close(struct link *link);
 /* Whether it should be UP as soon as possible. An open connection stays. */
-void link_want(struct link *link, bool wanted);
+static inline void link_want(struct link *link, bool wanted)
+{
+    link->wanted = wanted;
+}
 static inline bool link_is_up(const struct link *link)
 {
     return link->state == LINK_UP && !link->breaks;
@@ -233,7 +258,10 @@ void link_refuse(struct link *link, const char *format, ...) __attribute__((form
 void link_break_later(struct link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */
-const char *link_endpoint(const struct link *link);
+static inline const char *link_endpoint(const struct link *link)
+{
+    return link->endpoints.all[link->endpoints.at].text;
+}
 
 /* To make a call: link_begin, then write its message (&call->grpc.out), then link_send. NULL: no memory. */
 struct call *link_begin(struct link *link, enum method method, struct reply_to to);

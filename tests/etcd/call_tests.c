@@ -350,7 +350,8 @@ static int find_two(lookup *next, const char *port, const struct addrinfo *hints
     return error != 0 ? error : next("127.0.0.1", port, hints, &(*found)->ai_next);
 }
 
-/* In place of the system's, also for the library. Names below hangs.test have no answer before the gate opens. */
+/* In place of the system's, also for the library. Names below hangs.test have no answer before the gate opens, and those below
+ * slow.test have one after a while. */
 __attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *port,
                                                        const struct addrinfo *hints,
                                                        struct addrinfo **found)
@@ -361,6 +362,10 @@ __attribute__((visibility("default"))) int getaddrinfo(const char *node, const c
     bool is_number = (hints->ai_flags & AI_NUMERICHOST) != 0;
     if (!is_number && strstr(node, "two.test") != NULL)
         return find_two(next, port, hints, found);
+    if (!is_number && strstr(node, "slow.test") != NULL) {
+        let_pass(500);
+        return next("127.0.0.1", port, hints, found);
+    }
     if (is_number || strstr(node, "hangs.test") == NULL)
         return next(node, port, hints, found);
     test_count_add(&hanging, 1);
@@ -379,6 +384,17 @@ static void test_resolver_hangs(void)
     give_back(lease);
     client_end(client);
     test_count_add(&gate, 1);
+}
+
+/* Each look-up takes longer than an attempt, which is 250 ms, and ends before the next attempt at its endpoint. */
+static void test_slow_resolver(void)
+{
+    char endpoints[100];
+    snprintf(endpoints, sizeof endpoints, "a.slow.test:%d,b.slow.test:%d,c.slow.test:%d",
+             stage.ports[0], stage.ports[0], stage.ports[0]);
+    mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=500ms");
+    give_back(take(client, fresh_name()));
+    client_end(client);
 }
 
 /* A name has two addresses, and the first is silent: it drops what comes, or it accepts, as the kernel of a stopped process does. */
@@ -468,6 +484,7 @@ const CU_TestInfo call_tests[] = {
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     {"a resolver hangs", test_resolver_hangs},
+    {"a resolver is slow", test_slow_resolver},
     {"the first address of a name is silent", test_silent_address},
     {"two silent endpoints", test_silent_endpoints},
     {"all endpoints are silent", test_all_silent},
