@@ -20,7 +20,12 @@ static bool take(struct file *file, int fd)
 {
     struct own_fd own;
     struct stat status;
-    if (!own_fd_take(&own, fd) || fstat(own.fd, &status) < 0) {
+    bool taken = own_fd_take(&own, fd) && fstat(own.fd, &status) == 0;
+    if (taken && (status.st_mode & S_IFMT) == 0) { /* mortise_open() fills a closed stderr with such a one */
+        errno = EBADF;
+        taken = false;
+    }
+    if (!taken) {
         own_fd_close(&own);
         return false;
     }

@@ -4,6 +4,7 @@
 #include "trace_test.h"
 
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 /* Nobody reads: events are dropped, counted, and the count stands where they are missing. */
@@ -444,6 +445,9 @@ static void test_refused(void)
     refused("/nowhere/at/all", -1, "/nowhere/at/all: No such file or directory");
     refused(folder, -1, "Is a directory");
     refused(NULL, 1000000, "descriptor 1000000: Bad file descriptor");
+    int nothing = epoll_create1(EPOLL_CLOEXEC); /* as the library puts it in the place of a closed stderr */
+    refused(NULL, nothing, "Bad file descriptor");
+    close(nothing);
 }
 
 int main(void)
