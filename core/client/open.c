@@ -1,5 +1,6 @@
 /* open.c - from a path or URL to a client with its modules: mortise_open(). */
 #include "client/open.h"
+#include "base/streams.h"
 #include "client/client.h"
 #include "lock/waitlist.h"
 
@@ -295,6 +296,7 @@ mortise_status client_open(const char *where, const struct open_how *how, mortis
                            mortise_error *error)
 {
     client_begin_call();
+    streams_hold(); /* before anything can connect */
     mortise_status status = open_client(where, how, handle, error);
     client_end_call();
     return status;

@@ -35,7 +35,9 @@
  *
  * Descriptors. A program that closes all descriptors that it does not know, as a daemon does, must do so before it opens a
  * client, or close the client first. Otherwise a driver goes on using the closed numbers, and may write to, or close, files
- * that the program has opened since under these numbers. */
+ * that the program has opened since under these numbers. If stdin, stdout or stderr is closed when a client is opened, the
+ * library fills its number for good (reading and writing still fail), because otherwise a connection could get it, and what is
+ * written to stderr would go to the server. While a client is open, do not close them: put /dev/null there with dup2(). */
 #ifndef MORTISE_MORTISE_H
 #define MORTISE_MORTISE_H
 

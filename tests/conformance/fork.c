@@ -181,8 +181,43 @@ static void test_child_opens_its_own(void)
     check_parent(client, lease, name);
     close_client(client);
 }
+
+/* Without stderr, and perhaps stdin and stdout: what is written there must not go to the server. */
+static int open_without_streams(const char *where, const char *name, int first)
+{
+    mortise_client *client;
+    mortise_lease *lease;
+    for (int fd = first; fd <= STDERR_FILENO; fd++)
+        close(fd);
+    if (mortise_open(where, &client, NULL) != MORTISE_OK)
+        return 1;
+    if (mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, NULL) != MORTISE_OK)
+        return 2;
+    for (int fd = first; fd <= STDERR_FILENO; fd++)
+        if (write(fd, "stray\n", 6) >= 0)
+            return 10 + fd;
+    if (mortise_release(lease, NULL) != MORTISE_OK)
+        return 3;
+    return mortise_close(client, NULL) == MORTISE_OK ? 0 : 4;
+}
+
+static void test_without_streams(void)
+{
+    for (int first = STDIN_FILENO; subject.processes && first <= STDERR_FILENO; first++) {
+        const char *name = fresh_name();
+        pid_t child = fork_child();
+        if (child == 0)
+            _exit(open_without_streams(subject.where, name, first));
+        CU_ASSERT_EQUAL(code_of(child), 0);
+        EXPECT(OK, try_once(subject.looker, name));
+    }
+}
 #else
 static void test_child_opens_its_own(void)
+{
+}
+
+static void test_without_streams(void)
 {
 }
 #endif
@@ -207,6 +242,7 @@ const CU_TestInfo fork_tests[] = {
     {"every call in the child", test_child},
     {"a busy parent", test_busy_parent},
     {"a child opens its own", test_child_opens_its_own},
+    {"a child without streams", test_without_streams},
     {"a child ends", test_child_exits},
     CU_TEST_INFO_NULL,
 };
