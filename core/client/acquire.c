@@ -161,7 +161,8 @@ mortise_status call_prepare(struct client *client, const struct waiter *waiter,
     bool calls_back = waiter->async || waiter->on_state != NULL;
     if (!watchdog_ready(&client->locks))
         return failed(error, MORTISE_NOMEM,
-                      "the watchdog could not be started: no thread or no descriptor is left");
+                      "the threads that renew leases could not be started: no thread or no "
+                      "descriptor is left");
     if (calls_back && !events_ready(&client->events))
         return failed(error, MORTISE_NOMEM, "a thread could not be started");
     return MORTISE_OK;

@@ -175,7 +175,7 @@ void witness_turn_locked(struct locks *locks);
 
 /* ---- watchdog.c ---- */
 
-/* Starts the thread, once; false: the system gives no thread, or no descriptor for its timer. */
+/* Starts the thread and the service thread, once; false: the system gives no thread, or no descriptor for the timer. */
 bool watchdog_ready(struct locks *locks);
 /* False: the watchdog did not end by then, because it is inside a module that is stuck. */
 bool watchdog_stop(struct locks *locks, int64_t until_ns);

@@ -1,9 +1,9 @@
 /* watchdog.c - the thread that serves the heap of due times: renewals, deadlines, retries, time-outs.
  *
  * It does not go into the module stack, because a driver that is stuck in a disk must not keep it from reporting a loss:
- * it hands its requests to the service thread. If the system gives no such thread, the watchdog enters the stack itself,
- * because a renewal that is not sent loses the lease. It never runs a callback of the application. It sleeps on a timerfd
- * of CLOCK_BOOTTIME, so that it wakes up when a suspended machine does, and on the connection to the witness.
+ * it hands its requests to the service thread, which is started before it. It never runs a callback of the application.
+ * It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes up when a suspended machine does, and on the connection to the
+ * witness.
  * When a renewal is due, it also starts those that are due soon, so that a driver can send them together: ten thousand
  * leases that were acquired one by one are renewed together after a few periods. */
 #include "base/futex.h"
@@ -247,7 +247,11 @@ static void timer_lost_locked(struct locks *locks)
 
 static bool start_locked(struct locks *locks)
 {
-    if (locks->watchdog.runs || locks->manual)
+    if (locks->manual)
+        return true;
+    if (!pump_ready(locks->pump))
+        return false;
+    if (locks->watchdog.runs)
         return true;
     if (locks->watchdog.timer < 0)
         locks->watchdog.timer = locks_make_timer();

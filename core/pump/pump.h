@@ -15,7 +15,7 @@
  *   renewals, timers of a driver, releases that are not waited for. For this work a thread of the client
  *   leads, once no other thread has turned the stack for GRACE_NS. It also makes the leader's turn if the
  *   leader makes none although a descriptor is ready or something is posted. It is started when first
- *   needed: with the first follower at the latest.
+ *   needed: with the first acquire (pump_ready) or the first follower at the latest.
  *
  * Completions are collected inside and run after the module call has returned, with no lock held, by
  * the thread that is inside; wake-ups of followers go out after the batch.
@@ -155,6 +155,9 @@ void pump_destroy(struct pump *pump);
 void resolve_end(struct pump *pump);
 /* The stack is complete: from here on ops may be started. */
 void pump_attach(struct pump *pump, struct instance *top);
+/* Starts the service thread, unless it runs. False: the system gives no thread, so nobody would read the answers to what no
+ * caller waits for. */
+bool pump_ready(struct pump *pump);
 /* Fills host and core of an instance: the `host_prepare` of the loader; argument is the pump. */
 void host_prepare(struct instance *instance, void *pump);
 /* The `host_forget`: drops what the instance has posted, and the results of the look-ups that it began. */
@@ -163,7 +166,7 @@ void host_forget(struct instance *instance, void *pump);
 /* Starts tasks (linked by next), and does everything else that is on the lists. A task that was canceled before is
  * completed with CANCELED. */
 void pump_start(struct pump *pump, struct task_list *tasks);
-/* The same for a thread that must not go inside (the watchdog): the service thread does it. */
+/* The same for a thread that must not go inside (the watchdog): the service thread does it, unless it has ended. */
 void pump_start_detached(struct pump *pump, struct task_list *tasks);
 /* While this thread runs callbacks of the application: the tasks of pump_start_soon() are held back, so that the
  * requests of many callbacks go out together. They go out with pump_let_go() (NULL: the pump may be gone), with a

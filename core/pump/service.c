@@ -135,6 +135,15 @@ bool service_start_locked(struct pump *pump)
     return pump->service_runs;
 }
 
+bool pump_ready(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    /* stopping: the call gets CLOSED */
+    bool ready = service_start_locked(pump) || pump->manual || pump->stopping;
+    pthread_mutex_unlock(&pump->lock);
+    return ready;
+}
+
 /* The thread would sleep past the driver's timer: the timer is due before the sleep ends; or the machine was suspended
  * meanwhile, and the sleep lasts longer by that time. */
 static bool oversleeps_locked(const struct pump *pump)

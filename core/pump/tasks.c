@@ -69,7 +69,7 @@ void pump_start_detached(struct pump *pump, struct task_list *tasks)
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
     if (!pump->inside && pump_has_work_locked(pump) && !service_take_over_locked(pump))
-        pump_go_inside_locked(pump); /* the system gives no thread, so this one does the work */
+        pump_go_inside_locked(pump); /* there is no such thread: a test, or the end of a close */
     pthread_mutex_unlock(&pump->lock);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """threads.py - docs/threading.md has every function of mortise.h and every thread that the source names, and the source names
-all but a few. A client has its threads when the table says so: none after an open without observers, the watchdog from the
-first acquire on. Needs the build, not sanitized."""
+all but a few. A client has its threads when the table says so: none after an open without observers, two from the first acquire
+on. Needs the build, not sanitized."""
 import ctypes
 import glob
 import os
@@ -74,7 +74,7 @@ def look_at_a_client(where, from_open):
     assert mortise.mortise_open(where.encode(), ctypes.byref(client), None) == 0
     expect("open", from_open)
     assert mortise.mortise_acquire(client, b"x", None, ctypes.byref(lease), None) == 0
-    expect("acquire", from_open | {"mortise-watch"})
+    expect("acquire", from_open | {"mortise-watch", "mortise-pump"})
     assert mortise.mortise_close(client, None) == 0
 
 
@@ -82,7 +82,8 @@ page = read("docs", "threading.md")
 look_at_functions()
 rows = dict(re.findall(r"(?m)^\| `(mortise-[a-z]+)` \| ([^|]*) \|", page))
 assert set(rows) == named_in_source() != set(), f"the table has {set(rows)}, the source {named_in_source()}"
-assert rows["mortise-watch"].startswith("from the first acquire"), rows["mortise-watch"]
+for name in ("mortise-watch", "mortise-pump"):
+    assert rows[name].startswith("from the first acquire"), rows[name]
 observers = {name for name, exists in rows.items() if "`observe = " in exists}
 work = tempfile.mkdtemp(prefix="mortise-threads.")
 try:

@@ -1,8 +1,9 @@
 /* test_stuck.c - the end of a client whose driver breaks its contract for good (R9): it never answers, not even a
  * cancel, or it hangs in a call. The close ends in a bounded time, and nothing that the driver may still use is
- * freed. So something is never freed, and each test has its own process. */
+ * freed. So something is never freed, and each test has its own process. And a system that gives no more threads. */
 #include "close_test.h"
 
+#include <errno.h>
 #include <semaphore.h>
 
 static void never_answers(void)
@@ -203,48 +204,105 @@ static void stuck_with_a_dispatcher(void)
     pthread_join(dispatcher, NULL);
 }
 
-/* Every further thread fails to start. */
-static void refuse_threads(void)
+/* ---- a system that gives no more threads ----------------------------------------------------------- */
+
+static _Atomic int threads_left = 1000;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
 {
-    pthread_attr_t huge;
-    pthread_attr_init(&huge);
-    CU_ASSERT_FATAL(pthread_attr_setstacksize(&huge, (size_t)1 << 47) == 0 &&
-                    pthread_setattr_default_np(&huge) == 0);
-    pthread_attr_destroy(&huge);
+    if (atomic_fetch_sub(&threads_left, 1) <= 0)
+        return EAGAIN;
+    return __real_pthread_create(thread, attributes, run, argument);
 }
 
-/* There is no service thread, so the watchdog asks for the renewal itself, and is caught. */
-static void stuck_with_the_watchdog(void)
+static mortise_status try_a(mortise_lease **lease, mortise_error *error)
+{
+    return mortise_acquire(rig.handle, "a", TRY, lease, error);
+}
+
+/* A lease that nobody could renew is not acquired: not if only one of two threads is to be had, either. */
+static void acquire_without_threads(void)
 {
     mortise_lease *lease;
+    mortise_error error = {.message = ""};
     rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(/* starts the watchdog, which has nothing to do for long */
-                          mortise_acquire(rig.handle, "b",
-                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 3600000), &lease,
-                                          NULL),
-                          MORTISE_OK);
-    refuse_threads();
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
-                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 100), &lease,
-                                          NULL),
-                          MORTISE_OK);
-    stand_still();
-    while (sem_wait(&stuck) != 0)
-        continue;
-    CU_ASSERT_FALSE(rig.client->pump.service_runs);
-    close_in_time(MORTISE_UNREACHABLE);
-    go_on(10);
+    for (int count = 0; count < 2; count++) {
+        atomic_store(&threads_left, count);
+        CU_ASSERT_EQUAL(try_a(&lease, &error), MORTISE_NOMEM);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no thread"));
+    }
+    CU_ASSERT_EQUAL(sim->count(MORTISE_OP_ACQUIRE), 0);
+    atomic_store(&threads_left, 1000);
+    CU_ASSERT_EQUAL(try_a(&lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
-/* The close gives back what is held though it has no thread to do it. */
+static bool renewed_three_times(void *argument)
+{
+    (void)argument;
+    return stats_of(&rig).renewals >= 3;
+}
+
+/* Somebody reads the answers, though no more threads are to be had once a first lease is held. */
+static void renew_without_threads(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, "ttl = 1h\nclose_timeout = 20s\n");
+    CU_ASSERT_EQUAL_FATAL(try_a(&lease, NULL), MORTISE_OK);
+    atomic_store(&threads_left, 0);
+    SCRIPT(.kinds = OP(RENEW), .reply_ns = 20 * MS);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "b",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 1500), &lease,
+                                          NULL),
+                          MORTISE_OK);
+    CU_ASSERT(test_poll(renewed_three_times, NULL, TEST_PATIENCE_MS / 3));
+    CU_ASSERT_EQUAL(stats_of(&rig).losses, 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+static void count_grant(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                        void *user_data)
+{
+    (void)lease;
+    (void)error;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    test_count_add(user_data, 1);
+}
+
+static void call_back_without_threads(void)
+{
+    static struct test_count granted = TEST_COUNT_INIT;
+    static struct states states;
+    mortise_lease *lease;
+    rig_open_real(&rig, "ttl = 1h\nclose_timeout = 20s\n");
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "b",
+                        MORTISE_OPTIONS(.wait_ms = 0, .on_state = on_state, .user_data = &states),
+                        &lease, NULL),
+        MORTISE_OK);
+    atomic_store(&threads_left, 0);
+    SCRIPT(.kinds = OP(ACQUIRE), .reply_ns = 20 * MS);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "a", FOREVER, count_grant, &granted, NULL, NULL),
+        MORTISE_OK);
+    CU_ASSERT(test_count_wait(&granted, 1));
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* The close gives back what is held though it can start no thread. */
 static void close_without_threads(void)
 {
     mortise_lease *lease;
     rig_open_real(&rig, "ttl = 30s\nclose_timeout = 20s\n");
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(try_a(&lease, NULL), MORTISE_OK);
     SCRIPT(.kinds = OP(RELEASE), .reply_ns = 20 * MS);
-    CU_ASSERT_FALSE(rig.client->pump.service_runs);
-    refuse_threads();
+    atomic_store(&threads_left, 0);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
     ASSERT_NOTHING_LEFT();
     CU_ASSERT_EQUAL(sim->instances(), 0);
@@ -351,9 +409,19 @@ static void test_stuck_with_a_dispatcher(void)
     in_child(stuck_with_a_dispatcher);
 }
 
-static void test_stuck_with_the_watchdog(void)
+static void test_acquire_without_threads(void)
 {
-    in_child(stuck_with_the_watchdog);
+    in_child(acquire_without_threads);
+}
+
+static void test_renew_without_threads(void)
+{
+    in_child(renew_without_threads);
+}
+
+static void test_call_back_without_threads(void)
+{
+    in_child(call_back_without_threads);
 }
 
 static void test_close_without_threads(void)
@@ -390,8 +458,10 @@ int main(void)
         {"R9: it is stuck with the close", test_stuck_with_the_close},
         {"R9: it is stuck with a dispatcher", test_stuck_with_a_dispatcher},
         {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
-        {"R9: it is stuck with the watchdog", test_stuck_with_the_watchdog},
-        {"no thread for the close", test_close_without_threads},
+        {"no thread for an acquire", test_acquire_without_threads},
+        {"no more threads for renewals", test_renew_without_threads},
+        {"no more threads for a callback", test_call_back_without_threads},
+        {"no more threads for a close", test_close_without_threads},
         {"R9: a call does not return", test_call_that_stays},
         {"a release that backs off", test_release_backs_off},
         {"a release without an answer", test_release_unanswered},
