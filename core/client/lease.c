@@ -387,7 +387,7 @@ static int64_t lease_deadline(mortise_lease *lease, int64_t now, bool *suspect)
             atomic_load_explicit(&fork_epoch, memory_order_relaxed))
         return DEADLINE_PASSED;
     int64_t deadline = atomic_load_explicit(&claim->deadline_ns, memory_order_acquire);
-    *suspect = atomic_load_explicit(&claim->suspect, memory_order_relaxed);
+    *suspect = atomic_load_explicit(&claim->suspect, memory_order_acquire);
     if (now >= deadline && slot_is(&claim->slot, lease))
         deadline = claim_deadline(claim, now);
     return slot_is(&claim->slot, lease) ? deadline : DEADLINE_PASSED;
@@ -415,7 +415,7 @@ uint64_t mortise_token(mortise_lease *lease)
         atomic_load_explicit(&claim->slot.epoch, memory_order_relaxed) !=
             atomic_load_explicit(&fork_epoch, memory_order_relaxed))
         return 0;
-    uint64_t token = atomic_load_explicit(&claim->token, memory_order_relaxed);
+    uint64_t token = atomic_load_explicit(&claim->token, memory_order_acquire);
     return slot_is(&claim->slot, lease) ? token : 0;
 }
 

@@ -210,7 +210,7 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
     if (!claim_hold_locked(claim, head, op)) {
         /* the answer took as long as the claim lasts: release the claim and begin anew */
         head->unsure = true;
-        atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
+        atomic_store_explicit(&claim->token, op->token, memory_order_release);
         claim_end_locked(claim, clock_now());
         no_answer_locked(list, op);
         return;
@@ -356,7 +356,7 @@ static void answered_locked(struct claim *claim, const mortise_op *op, unsigned 
 static void left_locked(struct claim *claim, const mortise_op *op)
 {
     if (op->status == MORTISE_OK)
-        atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
+        atomic_store_explicit(&claim->token, op->token, memory_order_release);
     if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE || claim->maybe)
         claim_end_locked(claim, clock_now());
     else

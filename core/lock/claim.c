@@ -24,8 +24,8 @@ struct claim *claim_new_locked(struct locks *locks, const char *owner, size_t ow
         memcpy(copy, owner, owner_len);
     atomic_store_explicit(&claim->client, locks->handle, memory_order_relaxed);
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
-    atomic_store_explicit(&claim->token, 0, memory_order_relaxed);
-    atomic_store_explicit(&claim->suspect, false, memory_order_relaxed);
+    atomic_store_explicit(&claim->token, 0, memory_order_release);
+    atomic_store_explicit(&claim->suspect, false, memory_order_release);
     memset((char *)claim + offsetof(struct claim, state), 0,
            offsetof(struct claim, ask) - offsetof(struct claim, state));
     claim->locks = locks;

@@ -108,6 +108,8 @@ struct claim {
     struct slot slot;
     /* Read by any thread with a handle, under no lock; never reset as a whole. */
     mortise_client *_Atomic client;
+    /* Likewise. Written with release, and read with acquire before the handle is checked again: who reads a value of a later
+     * lease in this slot sees that the handle is spent. */
     _Atomic int64_t deadline_ns;
     _Atomic uint64_t token;
     _Atomic bool suspect;

@@ -141,7 +141,7 @@ bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise
         claim->renew = claim->ends = true; /* the claim alone does not last that long */
         claim->hold_until_ns = clock_after_ms(op->from_ns, claim->ttl_ms);
     }
-    atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
+    atomic_store_explicit(&claim->token, op->token, memory_order_release);
     atomic_store_explicit(&claim->deadline_ns, deadline, memory_order_release);
     if (claim->mode == MORTISE_SHARED)
         claim->name->shared = claim;

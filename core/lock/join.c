@@ -59,7 +59,7 @@ bool claim_join_locked(struct claim *host, struct waiter *waiter, int64_t now)
     host->guests = guest;
     host->handovers++;
     claim_adopt_locked(guest, waiter, now);
-    atomic_store_explicit(&guest->token, atomic_load(&host->token), memory_order_relaxed);
+    atomic_store_explicit(&guest->token, atomic_load(&host->token), memory_order_release);
     atomic_store_explicit(&guest->deadline_ns, atomic_load(&host->deadline_ns),
                           memory_order_release);
     locks->stats.joins++;

@@ -4,7 +4,7 @@
  * One mutex, locks.lock, guards names, claims, waitlists, timers and counters. It is the outermost lock of the core; the
  * lock of events and that of the pump are taken below it. A function that needs it says so by its suffix `_locked`.
  * Requests that such a function makes are collected in locks.starts, and go to the pump when the mutex is released:
- * locks_unlock(). Nothing else releases it. */
+ * locks_unlock(). Only go_to_sleep() (watchdog.c), which makes none, releases it by itself. */
 #ifndef MORTISE_CORE_LOCK_LOCKS_H
 #define MORTISE_CORE_LOCK_LOCKS_H
 
