@@ -319,11 +319,14 @@ MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`, or in a sixth of the time that the lease had left when it
  *    was last acquired or extended. INDETERMINATE also if the plugin `migrate`, in its phase `both`, has extended the lease on
  *    one side, and the other side refuses that ttl. You hold the lease until its deadline as before, but the backend may keep
- *    the name for you for longer. The lease is SUSPECT until the backend answers that you hold it: to another call, to the
- *    library's next renewal (if it renews this claim at all), or to the check after a reconnection. You may call again. If
- *    the lease is lost at its deadline, the library releases what the backend may still keep.
- * BACKEND: the backend refused; the deadline is as before. INVALID: not a lease; a lease that the library renews; a ttl that
- *    the driver does not take (`max_ttl` of redlock); or another thread extends or releases it. CLOSED, FORKED. */
+ *    the name for you for longer. The lease becomes SUSPECT when the request fails, or when there has been no answer for that
+ *    sixth: if `unreachable_timeout` is shorter, it may still be HELD when this call returns. It is SUSPECT until the backend
+ *    answers that you hold it: to another call, to the library's next renewal (if it renews this claim at all), or to the
+ *    check after a reconnection. You may call again. If the lease is lost at its deadline, the library releases what the
+ *    backend may still keep.
+ * BACKEND: the backend refused; the deadline is as before, and the lease is SUSPECT, as above. INVALID: not a lease; a lease
+ *    that the library renews; a ttl that the driver does not take (`max_ttl` of redlock); or another thread extends or
+ *    releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
 
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between. Callers that
@@ -387,7 +390,8 @@ MORTISE_API mortise_lease_state mortise_state(mortise_lease *lease);
 MORTISE_API int64_t mortise_remaining_ms(mortise_lease *lease);
 /* Returns the fencing token (>0), or 0 if the driver has no `fencing` or the handle was released. Leases of the same
  * owner that are held together have the same token. If a lease is handed over within the process, the next caller's lease
- * has its token. */
+ * has its token. So has a shared lease that joins another one of the client, also one that mortise_downgrade() made
+ * shared. */
 MORTISE_API uint64_t mortise_token(mortise_lease *lease);
 /* Writes the owner: the given one, or the grant id (32 hex digits) if none was given. Writes at most size bytes,
  * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was
