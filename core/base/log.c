@@ -238,7 +238,7 @@ void log_flush(int64_t patience_ms)
     if (!runs)
         put_at_once_locked();
     uint64_t upto = lines_in;
-    while (runs && lines_out < upto)
+    while (runs && !inside && lines_out < upto) /* inside the callback, it would wait for itself */
         if (pthread_cond_timedwait(&written, &lock, &until) == ETIMEDOUT)
             break;
     pthread_mutex_unlock(&lock);

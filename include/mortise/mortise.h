@@ -620,8 +620,8 @@ typedef void (*mortise_log_callback)(int level, const char *line, void *user_dat
  * It may call every function of the library. While it blocks, lines wait; lines that do not fit into the buffer (64 KiB)
  * are dropped and counted. When mortise_on_log() returns, the previous callback does not run and will not be called again, so
  * do not call mortise_on_log() under a mutex that the previous callback takes. (Inside that callback it does not wait.)
- * mortise_close() waits up to 200 ms for the last lines, and the exit of the program up to 1 s. A child after fork keeps
- * the callback. */
+ * mortise_close() waits up to 200 ms for the last lines, and the exit of the program up to 1 s; inside that callback they do
+ * not wait either. A child after fork keeps the callback. */
 MORTISE_API void mortise_on_log(mortise_log_callback callback, void *user_data);
 
 /* Returns the version of the loaded library: "0.2.0". */

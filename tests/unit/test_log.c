@@ -299,6 +299,30 @@ static void test_callback_ends(void)
     heard.blocks = false;
 }
 
+static struct test_count flushed = TEST_COUNT_INIT;
+static int64_t flushed_ms;
+
+static void flush(int level, const char *line, void *user_data)
+{
+    int64_t from_ms = test_now_ms();
+    (void)level;
+    (void)line;
+    (void)user_data;
+    log_flush(20000); /* as a close of the client and an exit of the program do */
+    flushed_ms = test_now_ms() - from_ms;
+    test_count_add(&flushed, 1);
+}
+
+/* The thread that calls the callback does not wait there for its own lines. */
+static void test_flush_inside(void)
+{
+    mortise_on_log(flush, NULL);
+    log_line(4, "mortise: one");
+    CU_ASSERT(test_count_wait(&flushed, 1));
+    CU_ASSERT(flushed_ms < 15000);
+    mortise_on_log(NULL, NULL);
+}
+
 static _Atomic int canceled_tid;
 
 static void *stop_hearing_canceled(void *argument)
@@ -473,6 +497,7 @@ int main(int argc, char **argv)
         {"a stderr that takes a part of a line", test_part_of_a_line},
         {"a callback", test_callback},
         {"the end of a callback", test_callback_ends},
+        {"a flush inside the callback", test_flush_inside},
         {"a canceled thread", test_canceled},
         {"a program without stderr", test_no_stderr},
         {"the thread ends", test_thread_ends},
