@@ -33,4 +33,18 @@ static inline int64_t clock_after_ms(int64_t at_ns, int64_t ms)
     return sum;
 }
 
+#define CLOCK_HOUR_MS (60 * 60 * 1000)
+
+/* For poll(): milliseconds from now to due_ns, rounded up, and an hour at most. INT64_MAX is never (-1), INT64_MIN has passed. */
+static inline int clock_poll_ms(int64_t due_ns)
+{
+    if (due_ns == INT64_MAX)
+        return -1;
+    int64_t now = clock_now();
+    if (due_ns <= now)
+        return 0;
+    int64_t ms = (due_ns - now) / NS_PER_MS;
+    return ms >= CLOCK_HOUR_MS ? CLOCK_HOUR_MS : (int)ms + 1;
+}
+
 #endif

@@ -17,8 +17,6 @@
 
 #define SLACK_PARTS 48   /* a renewal may come early by so much of its span: a 16th of its period */
 #define BATCH_TIMERS 256 /* served under one holding of the lock */
-#define HOUR_MS (60 * 60 * 1000)
-#define HOUR_NS (HOUR_MS * NS_PER_MS)
 #define BLIND_NS NS_PER_S /* between two looks if there is no descriptor for a timer */
 
 static struct claim *claim_of(struct timer *timer)
@@ -100,15 +98,6 @@ int64_t watchdog_run(struct locks *locks)
     return next;
 }
 
-/* Milliseconds from now to due_ns, rounded up; -1: never. */
-static int poll_ms(int64_t due_ns)
-{
-    int64_t left_ns = due_ns == MORTISE_NEVER ? 0 : due_ns - clock_now();
-    if (due_ns == MORTISE_NEVER)
-        return -1;
-    return left_ns <= 0 ? 0 : left_ns >= HOUR_NS ? HOUR_MS : (int)(left_ns / NS_PER_MS) + 1;
-}
-
 /* A thread that sleeps on a timer which the application has closed cannot be woken, because poll() keeps that timer. So another
  * thread takes its place. If the old thread wakes up, because the old timer fires or the witness ends, it touches nothing of the
  * client any more. Until then it costs a stack.
@@ -171,7 +160,7 @@ static bool sleep_until_due(const struct sleep *sleep)
         until_ns = sleep->due_ns < until_ns ? sleep->due_ns : until_ns;
         until_ns = most_ns < until_ns ? most_ns : until_ns;
     }
-    int ready = poll(fds, 2, poll_ms(until_ns));
+    int ready = poll(fds, 2, clock_poll_ms(until_ns));
     return fds[1].revents != 0 || ready == 0;
 }
 

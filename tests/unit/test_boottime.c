@@ -164,6 +164,18 @@ static void test_service_sleeps(void)
     finish();
 }
 
+/* ---- how long a thread sleeps ----------------------------------------------------------------------- */
+
+static void test_poll_ms(void)
+{
+    CU_ASSERT_EQUAL(clock_poll_ms(DEADLINE_PASSED), 0);
+    CU_ASSERT_EQUAL(clock_poll_ms(now_ns()), 0);
+    CU_ASSERT_EQUAL(clock_poll_ms(now_ns() + 1), 1);
+    CU_ASSERT_EQUAL(clock_poll_ms(now_ns() + 2 * MS - 1), 2);
+    CU_ASSERT_EQUAL(clock_poll_ms(MORTISE_NEVER - 1), 3600000);
+    CU_ASSERT_EQUAL(clock_poll_ms(MORTISE_NEVER), -1);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -171,6 +183,7 @@ int main(void)
         {"a caller leads while the machine sleeps", test_caller_leads},
         {"the service thread leads meanwhile", test_service_leads},
         {"the service thread sleeps, too", test_service_sleeps},
+        {"a sleep until an instant", test_poll_ms},
         CU_TEST_INFO_NULL,
     };
     return rig_run("boottime", tests);
