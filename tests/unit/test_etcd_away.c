@@ -1,4 +1,5 @@
-/* test_etcd_away.c - which answers count, when a connection is lost again and again: fault.c, PATIENCE. */
+/* test_etcd_away.c - which answers count, when a connection is lost again and again: fault.c, PATIENCE. And a session that a
+ * server grants for longer than the clock can count. */
 #include "etcd_rig.h"
 
 #include "suite.h"
@@ -146,12 +147,39 @@ static void test_pause(void)
     end_moves();
 }
 
+static void ignore_proof(struct driver *of, struct session *session)
+{
+    (void)of;
+    (void)session;
+}
+
+/* A server grants a session for so long that its end is no instant. */
+static void test_endless(void)
+{
+    static const struct upcalls endless = {.proven = ignore_proof};
+    begin();
+    driver.upcalls = &endless;
+    next.state = SESSION_WANTED;
+    next.wanted = 1;
+    sessions_turn(&driver);
+    CU_ASSERT_EQUAL_FATAL(next.state, SESSION_GRANTING);
+    struct call *call = driver.link.calls;
+    call->sent_ns = 3600 * INT64_C(1000) * NS_PER_MS;
+    call->answer.lease = next.lease;
+    call->answer.ttl_s = INT64_MAX / (1000 * NS_PER_MS) - 1;
+    answer(CALL_DONE);
+    CU_ASSERT_EQUAL(next.state, SESSION_WANTED);
+    CU_ASSERT_EQUAL(next.deadline_ns, 0);
+    end_moves();
+}
+
 static const CU_TestInfo tests[] = {
     {"who is the first, and cannot write", test_first},
     {"who is the first, and has no proof", test_ready},
     {"who is the first, and can write", test_written},
     {"a waiter whose looks are answered", test_waiting},
     {"the pause between attempts", test_pause},
+    {"a session without an end", test_endless},
     CU_TEST_INFO_NULL,
 };
 
