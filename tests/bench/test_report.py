@@ -152,7 +152,7 @@ class Page(unittest.TestCase):
         self.assertIn("| 0.13 one × advisory lock, 0.15 free × another |", markdown.summary({**result(), "cases": cases}))
 
     def test_a_section_of_a_millisecond_stands_in_the_summary(self):
-        """Beside the empty one: ratios to libraries are much smaller there."""
+        """Beside the empty one: ratios are much nearer to 1 there."""
         def held(subject, kind, rate, **more):
             return {**contended(subject, kind, [rate] * 5, place="free", **more), "shape": "8 × 8, 1 ms"}
 
