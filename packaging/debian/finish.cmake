@@ -38,6 +38,9 @@ foreach(file IN LISTS files)
         file(RPATH_REMOVE FILE "${file}")
     elseif(file MATCHES "/share/man/|/changelog.Debian$")
         execute_process(COMMAND gzip -9 -n "${file}" COMMAND_ERROR_IS_FATAL ANY)
+    elseif(file MATCHES "^(.*/share/doc/[^/]+)/CHANGELOG.md$") # by the name at which Debian has it
+        file(RENAME "${file}" "${CMAKE_MATCH_1}/changelog")
+        execute_process(COMMAND gzip -9 -n "${CMAKE_MATCH_1}/changelog" COMMAND_ERROR_IS_FATAL ANY)
     elseif(file MATCHES "\\.so(\\.[0-9.]+)?$")
         file(CHMOD "${file}" PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ) # no program
     endif()

@@ -121,7 +121,7 @@ for deb in "$work"/debs/*.deb; do
     esac
     # pages that send the reader to others
     pages=$work/files/usr/share/doc/$name
-    for pair in performance-tables.md:performance.md upgrading.md:CHANGELOG.md; do
+    for pair in performance-tables.md:performance.md upgrading.md:changelog.gz; do
         [ ! -e "$pages/${pair%:*}" ] || [ -e "$pages/${pair#*:}" ] || fail "$name has ${pair%:*}, and not ${pair#*:}"
     done
     # several architectures side by side: what is of one lies in its folder
