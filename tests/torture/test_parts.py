@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import types
 import unittest
 from unittest import mock
@@ -45,6 +46,16 @@ class Stops(unittest.TestCase):
         self.clock_ns = 9
         self.strikes.untrace(self.slot)
         self.assertEqual(self.events, [("stopped", {"at_ns": 5, "until_ns": 9, "pid": 7})])
+
+
+class Clocks(unittest.TestCase):
+    def test_just_set(self):
+        """The fighter has read the file just before that, and reads it again soon."""
+        answers = [str(int(time.time() + ahead_s)) for ahead_s in (2739, 2739, 847)]
+        fighter = types.SimpleNamespace(say=lambda _: None, hear=lambda: answers.pop(0))
+        run = types.SimpleNamespace(settings={"wall": "clock.so"})
+        arena.Slot.check_clock(types.SimpleNamespace(run=run, number=0, ahead_s=847, fighter=fighter))
+        self.assertEqual(answers, [])
 
 
 class Skips(unittest.TestCase):
