@@ -17,7 +17,7 @@ def arguments():
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="few and short rounds: does everything run (default)")
-    how.add_argument("--full", action="store_true", help="enough rounds for figures that you can use: some 90 minutes")
+    how.add_argument("--full", action="store_true", help="enough rounds for figures that you can use: about two hours")
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
                         help="measure this backend (may be repeated) instead of private servers")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],
