@@ -3,7 +3,7 @@
 # keeps no other package from being installed.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
-work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-packages.XXXXXX")
+work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-apt.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
 . "$here/packages.sh"
 

@@ -172,8 +172,8 @@ WITHOUT_TTL = ("flock",)  # rivals whose lock ends with its holder
 
 
 def comparable(case, cases, name):
-    """The rivals in its shape that have such a figure. One whose lock has a ttl that it does not renew is no measure of when
-    that lock is had again: less of the ttl is left."""
+    """The rivals in its shape that have such a figure. In `fail`, a rival that does not renew its ttl is left out, because
+    less of the ttl is left when its holder is killed."""
     return [
         other
         for other in like(case, cases, "rival")

@@ -21,7 +21,8 @@ static bool take(struct file *file, int fd)
     struct own_fd own;
     struct stat status;
     bool taken = own_fd_take(&own, fd) && fstat(own.fd, &status) == 0;
-    if (taken && (status.st_mode & S_IFMT) == 0) { /* mortise_open() fills a closed stderr with such a one */
+    /* mortise_open() puts a descriptor without a type of file in the place of a closed stderr */
+    if (taken && (status.st_mode & S_IFMT) == 0) {
         errno = EBADF;
         taken = false;
     }

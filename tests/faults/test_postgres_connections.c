@@ -54,9 +54,9 @@ static void test_ghost(void)
     mortise_close(other, NULL);
 }
 
-/* Reset behind so many bytes of the running connection, or of the next one: whatever was under way is had in the end, once,
- * and given back. By day after some numbers of bytes; at night after more of them, and in the replies of a running connection
- * after each: those of the acquire and of the release. */
+/* The running connection, or the next one, is reset after a number of bytes. The lock is acquired in the end, only once, and
+ * released. By day some numbers of bytes are tested. At night more of them are, and each one within the replies of a running
+ * connection to the acquire and the release. */
 static void test_cut_anywhere(void)
 {
     static const struct {

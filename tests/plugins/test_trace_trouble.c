@@ -445,7 +445,8 @@ static void test_refused(void)
     refused("/nowhere/at/all", -1, "/nowhere/at/all: No such file or directory");
     refused(folder, -1, "Is a directory");
     refused(NULL, 1000000, "descriptor 1000000: Bad file descriptor");
-    int nothing = epoll_create1(EPOLL_CLOEXEC); /* as the library puts it in the place of a closed stderr */
+    /* what the library puts in the place of a closed stderr */
+    int nothing = epoll_create1(EPOLL_CLOEXEC);
     refused(NULL, nothing, "Bad file descriptor");
     close(nothing);
 }

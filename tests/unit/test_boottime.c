@@ -70,7 +70,7 @@ static void test_boottime(void)
 /* ---- threads that sleep while the machine does ------------------------------------------------------ */
 
 #define TIMER_MS (TEST_PATIENCE_MS * 10)
-#define SOON_MS 10000 /* a leader looks once a second; ten times that, for a busy machine */
+#define SOON_MS 10000 /* ten times what a leader sleeps: the machine may be busy */
 
 static bool polls(void *argument)
 {

@@ -226,7 +226,7 @@ static mortise_status try_a(mortise_lease **lease, mortise_error *error)
     return mortise_acquire(rig.handle, "a", TRY, lease, error);
 }
 
-/* A lease that nobody could renew is not acquired: not if only one of two threads is to be had, either. */
+/* No lease is acquired if nobody could renew it, also if only one of the two threads can be started. */
 static void acquire_without_threads(void)
 {
     mortise_lease *lease;
@@ -249,7 +249,7 @@ static bool renewed_three_times(void *argument)
     return stats_of(&rig).renewals >= 3;
 }
 
-/* Somebody reads the answers, though no more threads are to be had once a first lease is held. */
+/* The answers are read, although no thread can be started after the first lease was acquired. */
 static void renew_without_threads(void)
 {
     mortise_lease *lease;

@@ -38,7 +38,7 @@ struct host_entry {
     char address[64]; /* numeric, if no look-up is needed; "": a unix socket */
     bool look_up;
     bool asked;       /* the look-up is under way */
-    int64_t found_ns; /* when its addresses came; 0: an attempt has taken them, or there are none */
+    int64_t found_ns; /* when its addresses came; 0: there are none, or an attempt has used them */
 };
 
 struct hosts {
